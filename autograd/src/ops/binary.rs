@@ -39,7 +39,7 @@ static FMOD: Op = Op::new("fmod", &["x", "z"]).kind(Kind::Pointwise).formula(
 
 /// # Arithmetic
 impl<T: Real> Var<T> {
-    /// `a + b`, broadcast.
+    /// As [`Tensor::add`]; both gradients are `g`, summed over the axes that were broadcast.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -58,16 +58,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// `a - b`, broadcast.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Var::leaf(Tensor::from([5.0f32, 7.0])), Var::leaf(Tensor::scalar(1.0)));
-    /// let y = &a - &b; // the same as a.sub(&b)
-    /// assert_eq!(y.value().to_vec(), [4.0, 6.0]);
-    /// assert_eq!(y.sum(..).backward().get(&b).unwrap().item(), -2.0);
-    /// ```
+    /// As [`Tensor::sub`]; the gradients are `g` and `-g`.
     #[track_caller]
     pub fn sub(&self, other: &Var<T>) -> Var<T> {
         Var::from_op(&SUB, self.value().sub(other.value()), [self, other], |[a, b]| {
@@ -76,16 +67,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// `a · b` elementwise, broadcast.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Var::leaf(Tensor::from([2.0f32, 3.0])), Var::leaf(Tensor::from([5.0, 7.0])));
-    /// let grads = a.mul(&b).sum(..).backward();
-    /// assert_eq!(grads.get(&a).unwrap().to_vec(), [5.0, 7.0]);
-    /// assert_eq!(grads.get(&b).unwrap().to_vec(), [2.0, 3.0]);
-    /// ```
+    /// As [`Tensor::mul`]; the gradients are `g · b` and `g · a`.
     #[track_caller]
     pub fn mul(&self, other: &Var<T>) -> Var<T> {
         Var::from_op(&MUL, self.value().mul(other.value()), [self, other], |[a, b]| {
@@ -96,16 +78,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// `a / b`, broadcast.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Var::leaf(Tensor::scalar(6.0f32)), Var::leaf(Tensor::scalar(2.0)));
-    /// let y = a.div(&b);
-    /// let grads = y.backward();
-    /// assert_eq!((y.item(), grads.get(&b).unwrap().item()), (3.0, -1.5)); // -a / b²
-    /// ```
+    /// As [`Tensor::div`]; the gradients are `g / b` and `-g · a / b²`.
     #[track_caller]
     pub fn div(&self, other: &Var<T>) -> Var<T> {
         let value = self.value().div(other.value());
@@ -121,9 +94,8 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// `a^b`, broadcast. NaN for negative `a` unless `b` is whole; `0⁰ = 1`. The derivative
-    /// by `a` is 0 for `b = 0`; that by `b` is 0 for `a = 0` and `b >= 0`, and NaN for
-    /// negative `a`.
+    /// As [`Tensor::pow`]; the gradients are `g · b · a^(b - 1)`, 0 for `b = 0`, and `g · y · ln(a)`, 0 for
+    /// `a = 0` and `b >= 0` and NaN for negative `a`.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -160,18 +132,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// The remainder of a division rounded down, with the sign of `b`, broadcast; see
-    /// [`Tensor::remainder`]. The derivative by `a` is 1, that by `b` is `-⌊a / b⌋`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Var::leaf(Tensor::scalar(-3.5f32)), Var::leaf(Tensor::scalar(2.0)));
-    /// let y = a.remainder(&b);
-    /// let grads = y.backward();
-    /// assert_eq!(y.item(), 0.5); // -3.5 + 2 · 2
-    /// assert_eq!((grads.get(&a).unwrap().item(), grads.get(&b).unwrap().item()), (1.0, 2.0));
-    /// ```
+    /// As [`Tensor::remainder`]; the gradients are `g` and `-g · ⌊a / b⌋`.
     #[doc(alias = "rem")]
     #[doc(alias = "mod")]
     #[track_caller]
@@ -179,24 +140,14 @@ impl<T: Real> Var<T> {
         rest_of_division(&REMAINDER, self.value().remainder(other.value()), self, other)
     }
 
-    /// The remainder of a division rounded towards 0, with the sign of `a`, broadcast; see
-    /// [`Tensor::fmod`]. The derivative by `a` is 1, that by `b` the quotient with opposite sign.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Var::leaf(Tensor::scalar(-3.5f32)), Var::leaf(Tensor::scalar(2.0)));
-    /// let y = a.fmod(&b);
-    /// assert_eq!(y.item(), -1.5); // -3.5 + 1 · 2
-    /// assert_eq!(y.backward().get(&b).unwrap().item(), 1.0);
-    /// ```
+    /// As [`Tensor::fmod`]; the gradients are `g` and `-g · n` with the quotient `n`, rounded towards 0.
     #[track_caller]
     pub fn fmod(&self, other: &Var<T>) -> Var<T> {
         rest_of_division(&FMOD, self.value().fmod(other.value()), self, other)
     }
 
-    /// The larger of the two, broadcast; NaN if either is NaN. On a tie each gets half of
-    /// the gradient, on NaN each all of it.
+    /// As [`Tensor::maximum`]; the gradient goes to the larger operand. On a tie each gets half of it, on
+    /// NaN each all of it.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -212,16 +163,7 @@ impl<T: Real> Var<T> {
         selection(&MAXIMUM, a.maximum(b), [self, other], || [a.ge(b), a.le(b)])
     }
 
-    /// The smaller of the two, broadcast; NaN if either is NaN. On a tie each gets half of
-    /// the gradient, on NaN each all of it.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let a = Var::constant(Tensor::from([1.0f32, 5.0, f32::NAN]));
-    /// let b = Var::constant(Tensor::from([3.0]));
-    /// assert_eq!(a.minimum(&b).narrow(0, 0, 2).value().to_vec(), [1.0, 3.0]);
-    /// ```
+    /// As [`Tensor::minimum`]; the gradient goes to the smaller operand, shared as by [`Var::maximum`].
     #[track_caller]
     pub fn minimum(&self, other: &Var<T>) -> Var<T> {
         let (a, b) = (self.value(), other.value());

@@ -3,6 +3,8 @@
 use crate::graph::{InputGrads, Var};
 use crate::operation::Op;
 use retrograd_tensor::Real;
+#[cfg(doc)]
+use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Key;
 
 static DROPOUT: Op = Op::new("dropout", &["x"])
@@ -10,9 +12,8 @@ static DROPOUT: Op = Op::new("dropout", &["x"])
 
 /// # Dropout
 impl<T: Real> Var<T> {
-    /// Replaces each element by 0 with probability `p`, and divides the others by `1 - p`; see
-    /// [`Tensor::dropout`](retrograd_tensor::Tensor::dropout). The choice is
-    /// a function of the key, and the key is all that is saved for the backward pass.
+    /// As [`Tensor::dropout`]; the gradient is the same dropout of `g`. The key is all that is saved for
+    /// it.
     ///
     /// ```
     /// # use retrograd_autograd::Var;

@@ -1,6 +1,8 @@
 //! Einstein summation: the composition that tensors use, of differentiable operations.
 
 use crate::graph::Var;
+#[cfg(doc)]
+use retrograd_tensor::Tensor;
 use retrograd_tensor::ops::einsum::{Operand, einsum};
 use retrograd_tensor::{Real, Shape};
 
@@ -32,16 +34,7 @@ impl<T: Real> Operand for Var<T> {
 
 /// # Einstein summation
 impl<T: Real> Var<T> {
-    /// Einstein summation, see [`Tensor::einsum`](retrograd_tensor::Tensor::einsum).
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let a = Var::leaf(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(Var::einsum("ii->", &[&a]).item(), 5.0); // the trace
-    /// let squares = Var::einsum("ij,ij->i", &[&a, &a]);
-    /// assert_eq!(squares.value().to_vec(), [5.0, 25.0]);
-    /// ```
+    /// As [`Tensor::einsum`]; the gradients are sums over the letters that an operand lacks.
     #[track_caller]
     pub fn einsum(formula: &str, operands: &[&Var<T>]) -> Var<T> {
         einsum(formula, operands)

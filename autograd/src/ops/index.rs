@@ -36,16 +36,7 @@ fn embedding_adjoint<T: Real, I: Integer>(g: &Var<T>, index: &Tensor<I>, table: 
 
 /// # Indexing
 impl<T: Real> Var<T> {
-    /// The elements at given indices along an axis, see [`Tensor::gather`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// let y = x.gather(1, &Tensor::from([[1i64], [0]]));
-    /// assert_eq!(y.value().to_vec(), [2.0, 3.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0, 0.0]);
-    /// ```
+    /// As [`Tensor::gather`]; the gradient is [`Tensor::scatter_add`] of `g` to zeros.
     #[track_caller]
     pub fn gather<I: Integer>(&self, axis: isize, index: &Tensor<I>) -> Var<T> {
         let value = self.value().gather(axis, index);
@@ -55,17 +46,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// `self` with the elements of `source` added at given indices along an axis, see
-    /// [`Tensor::scatter_add`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let zeros = Var::constant(Tensor::<f32>::zeros([3]));
-    /// let x = Var::leaf(Tensor::from([1.0, 2.0, 4.0]));
-    /// let y = zeros.scatter_add(0, &Tensor::from([2i64, 0, 2]), &x);
-    /// assert_eq!(y.value().to_vec(), [2.0, 0.0, 5.0]);
-    /// ```
+    /// As [`Tensor::scatter_add`]; the gradients are `g` and [`Tensor::gather`] of `g`.
     #[track_caller]
     pub fn scatter_add<I: Integer>(
         &self,
@@ -80,16 +61,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// Whole slices at given indices of an axis, see [`Tensor::index_select`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([[1.0f32, 2.0, 3.0]]));
-    /// let y = x.index_select(1, &Tensor::from([2i64, 2, 0]));
-    /// assert_eq!(y.value().to_vec(), [3.0, 3.0, 1.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.0, 2.0]);
-    /// ```
+    /// As [`Tensor::index_select`]; the gradient is [`Tensor::index_add`] of `g` to zeros.
     #[track_caller]
     pub fn index_select<I: Integer>(&self, axis: isize, index: &Tensor<I>) -> Var<T> {
         let value = self.value().index_select(axis, index);
@@ -99,17 +71,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// `self` with the slices of `source` added at given indices of an axis, see
-    /// [`Tensor::index_add`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::<f32>::zeros([2, 2]));
-    /// let rows = Var::constant(Tensor::from([[1.0, 2.0], [3.0, 4.0]]));
-    /// let y = x.index_add(0, &Tensor::from([1i64, 1]), &rows);
-    /// assert_eq!(y.value().to_vec(), [0.0, 0.0, 4.0, 6.0]);
-    /// ```
+    /// As [`Tensor::index_add`]; the gradients are `g` and [`Tensor::index_select`] of `g`.
     #[track_caller]
     pub fn index_add<I: Integer>(&self, axis: isize, index: &Tensor<I>, source: &Var<T>) -> Var<T> {
         let value = self.value().index_add(axis, index, source.value());
@@ -121,7 +83,8 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// The rows of a table `[V, C]` at given indices, `[.., C]`; see [`Tensor::embedding`].
+    /// As [`Tensor::embedding`]; the gradient of a row is the sum of `g` over its indices,
+    /// [`Tensor::embedding_vjp`].
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -142,16 +105,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// The elements where the mask is true, in row-major order, along one axis; both are broadcast together.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([[1.0f32, -2.0], [3.0, -4.0]]));
-    /// let y = x.masked_select(&x.value().gt(0.0));
-    /// assert_eq!(y.value().to_vec(), [1.0, 3.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.0, 1.0, 0.0]);
-    /// ```
+    /// As [`Tensor::masked_select`]; the gradient is `g` where the mask is true, else 0.
     #[track_caller]
     pub fn masked_select(&self, mask: &Tensor<bool>) -> Var<T> {
         let shape = Shape::broadcast("masked_select", self.shape(), mask.shape()).or_panic();
@@ -159,24 +113,14 @@ impl<T: Real> Var<T> {
         self.broadcast_to(shape).flatten().index_select(0, &kept)
     }
 
-    /// The elements along an axis in order, with their indices; see [`Tensor::sort`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([2.0f32, 9.0, 5.0]));
-    /// let (y, index) = x.sort(0, true);
-    /// assert_eq!(y.value().to_vec(), [9.0, 5.0, 2.0]);
-    /// assert_eq!(index.to_vec(), [1, 2, 0]);
-    /// ```
+    /// As [`Tensor::sort`]; the gradient goes back to the places that the indices name.
     #[track_caller]
     pub fn sort(&self, axis: isize, descending: bool) -> (Var<T>, Tensor<i64>) {
         let index = self.value().argsort(axis, descending);
         (self.gather(axis, &index), index)
     }
 
-    /// The `k` largest (or smallest) elements along an axis, with their indices; see
-    /// [`Tensor::topk`].
+    /// As [`Tensor::topk`]; the gradient is `g` at the selected elements, else 0.
     ///
     /// ```
     /// # use retrograd_autograd::Var;

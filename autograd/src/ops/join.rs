@@ -12,17 +12,15 @@ static PAD: Op = Op::new("pad", &["x"])
 
 /// # Joining and padding
 impl<T: Real> Var<T> {
-    /// Concatenates tensors along an axis.
-    ///
-    /// # Panics
-    /// If there are none, or their other axes differ.
+    /// As [`Tensor::cat`]; the gradient of each tensor is its part of `g`.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
     /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Var::leaf(Tensor::from([[1.0f32], [2.0]])), Var::leaf(Tensor::from([[3.0], [4.0]])));
-    /// assert_eq!(Var::cat(&[&a, &b], 0).value().to_vec(), [1.0, 2.0, 3.0, 4.0]);
-    /// assert_eq!(Var::cat(&[&a, &b], -1).value().to_vec(), [1.0, 3.0, 2.0, 4.0]);
+    /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0])));
+    /// let grads = Var::cat(&[&a, &b], 0).square().sum(..).backward();
+    /// assert_eq!(grads.get(&a).unwrap().to_vec(), [2.0, 4.0]);
+    /// assert_eq!(grads.get(&b).unwrap().to_vec(), [6.0]);
     /// ```
     #[doc(alias = "concat")]
     #[doc(alias = "concatenate")]
@@ -44,35 +42,14 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// Joins tensors of equal shape along a new axis.
-    ///
-    /// # Panics
-    /// If there are none, or their shapes differ.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0, 4.0])));
-    /// let y = Var::stack(&[&a, &b], 1);
-    /// assert_eq!(*y.shape(), [2, 2]);
-    /// assert_eq!(y.value().to_vec(), [1.0, 3.0, 2.0, 4.0]);
-    /// ```
+    /// As [`Tensor::stack`]; the gradient of each tensor is its slice of `g`.
     #[track_caller]
     pub fn stack(parts: &[&Var<T>], axis: isize) -> Var<T> {
         let parts: Vec<Var<T>> = parts.iter().map(|x| x.unsqueeze(axis)).collect();
         Var::cat(&parts.iter().collect::<Vec<_>>(), axis)
     }
 
-    /// Pads an axis with `value`: `before` elements in front and `after` elements behind.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
-    /// let y = x.pad(0, 1, 2, 9.0);
-    /// assert_eq!(y.value().to_vec(), [9.0, 1.0, 2.0, 9.0, 9.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 1.0]);
-    /// ```
+    /// As [`Tensor::pad`]; the gradient is `g` without the padding.
     #[track_caller]
     pub fn pad(&self, axis: isize, before: usize, after: usize, value: T) -> Var<T> {
         let padded = self.value().pad(axis, before, after, value);

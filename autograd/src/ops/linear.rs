@@ -34,40 +34,15 @@ pub type Affine<'a, T> = (&'a Var<T>, Option<&'a Var<T>>);
 
 /// # Linear layers
 impl<T: Real> Var<T> {
-    /// `x · Wᵀ + b`, `[.., outputs]`, for `x` `[.., inputs]`, a weight `[outputs, inputs]` and a
-    /// bias `[outputs]`.
-    ///
-    /// # Panics
-    /// If shapes do not agree.
-    ///
-    /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_tensor::Tensor;
-    /// let w = Var::leaf(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// let y = Var::constant(Tensor::from([1.0, -1.0])).linear(&w, None);
-    /// assert_eq!(y.value().to_vec(), [-1.0, -1.0]);
-    /// assert_eq!(y.sum(..).backward().get(&w).unwrap().to_vec(), [1.0, -1.0, 1.0, -1.0]);
-    /// ```
+    /// As [`Tensor::linear`]; the gradients are `g · W` for `x`, `gᵀ · x` for `W`, and the sum of the rows
+    /// of `g` for `b`.
     #[track_caller]
     pub fn linear(&self, weight: &Var<T>, bias: Option<&Var<T>>) -> Var<T> {
         let value = self.value().linear(weight.value(), bias.map(Var::value));
         self.linear_of(value, weight, bias, None)
     }
 
-    /// `r + (x · Wᵀ + b)` with a residual `r` `[.., outputs]`: [`Var::linear`] and a sum in one
-    /// pass over memory, as at the end of the attention and of the MLP of a transformer block.
-    ///
-    /// # Panics
-    /// If shapes do not agree; the residual is not broadcast.
-    ///
-    /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_tensor::Tensor;
-    /// let (x, w) = (Var::leaf(Tensor::from([1.0f32, -1.0])), Var::leaf(Tensor::eye(2)));
-    /// let y = x.linear_add(&w, None, &x);
-    /// assert_eq!(y.value().to_vec(), [2.0, -2.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [2.0, 2.0]);
-    /// ```
+    /// As [`Tensor::linear_add`]; the gradients are as for [`Var::linear`], and `g` for the residual.
     #[track_caller]
     pub fn linear_add(&self, weight: &Var<T>, bias: Option<&Var<T>>, residual: &Var<T>) -> Var<T> {
         let bias_value = bias.map(Var::value);
@@ -98,11 +73,8 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// `f(x · Wᵀ + b)`: [`Var::linear`] and [`Var::map`] in one pass over memory. The same pass
-    /// stores the derivative of `f` for the backward pass.
-    ///
-    /// # Panics
-    /// If shapes do not agree.
+    /// `f(x · Wᵀ + b)`: [`Var::linear`] and [`Var::map`] in one pass over memory, as
+    /// [`Tensor::linear_activation`]. The same pass stores the derivative of `f` for the backward pass.
     ///
     /// ```
     /// use retrograd_autograd::Var;
@@ -173,20 +145,8 @@ impl<T: Real> Var<T> {
         self.feed_forward_with(up, op.into(), down, None)
     }
 
-    /// `r + (f(x · W₁ᵀ + b₁) · W₂ᵀ + b₂)` with a residual `r`: [`Var::feed_forward`] and a sum
-    /// in one pass over memory.
-    ///
-    /// # Panics
-    /// If shapes do not agree; the residual is not broadcast.
-    ///
-    /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_tensor::{Tensor, ops::activation::Relu};
-    /// let (x, eye) = (Var::leaf(Tensor::from([1.0f32, -1.0])), Var::leaf(Tensor::eye(2)));
-    /// let y = x.feed_forward_add((&eye, None), Relu, (&eye, None), &x);
-    /// assert_eq!(y.value().to_vec(), [2.0, -1.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [2.0, 1.0]);
-    /// ```
+    /// `r + (f(x · W₁ᵀ + b₁) · W₂ᵀ + b₂)` with a residual `r`, which is not broadcast:
+    /// [`Var::feed_forward`] and a sum in one pass over memory.
     #[track_caller]
     pub fn feed_forward_add(
         &self,

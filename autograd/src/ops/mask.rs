@@ -17,7 +17,8 @@ static MASKED_FILL: Op = Op::new("masked_fill", &["x"])
 
 /// # Masks and selection
 impl<T: Real> Var<T> {
-    /// `a` where the condition is true, `b` elsewhere; all three are broadcast together.
+    /// `a` where the condition is true, `b` elsewhere, as [`Tensor::where_`]. The gradient of an element
+    /// that is not selected is exactly 0.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -41,17 +42,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// `value` where the mask is true (it is broadcast to the shape of `self`), the elements
-    /// of `self` elsewhere.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([1.0f32, f32::NAN]));
-    /// let y = x.masked_fill(&Tensor::from([false, true]), 7.0);
-    /// assert_eq!(y.value().to_vec(), [1.0, 7.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.0]);
-    /// ```
+    /// As [`Tensor::masked_fill`]; the gradient is 0 where the mask is true, else `g`.
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor<bool>, value: T) -> Var<T> {
         let filled = self.value().masked_fill(mask, value);
@@ -61,29 +52,13 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// The lower triangle of the last two axes: column `j` of row `i` is kept if
-    /// `j <= i + diagonal`, else 0.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(x.tril(0).value().to_vec(), [1.0, 0.0, 3.0, 4.0]);
-    /// ```
+    /// As [`Tensor::tril`]; the gradient is `tril(g)`.
     #[track_caller]
     pub fn tril(&self, diagonal: isize) -> Var<T> {
         self.masked_fill(&!&self.triangle().tril(diagonal), T::ZERO)
     }
 
-    /// The upper triangle of the last two axes: column `j` of row `i` is kept if
-    /// `j >= i + diagonal`, else 0.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(x.triu(1).value().to_vec(), [0.0, 2.0, 0.0, 0.0]);
-    /// ```
+    /// As [`Tensor::triu`]; the gradient is `triu(g)`.
     #[track_caller]
     pub fn triu(&self, diagonal: isize) -> Var<T> {
         self.masked_fill(&!&self.triangle().triu(diagonal), T::ZERO)

@@ -3,6 +3,8 @@
 use crate::graph::{InputGrads, Var};
 use crate::operation::{Kind, Op};
 use retrograd_tensor::Real;
+#[cfg(doc)]
+use retrograd_tensor::Tensor;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::ops::matmul::matmul_shape;
 
@@ -26,12 +28,8 @@ fn rows<T: Real>(x: &Var<T>) -> Var<T> {
 
 /// # Matrix multiplication
 impl<T: Real> Var<T> {
-    /// Matrix multiplication over the last two axes, with leading axes broadcast: `[.., m, k] · [.., k, n]`
-    /// is `[.., m, n]`. An operand of rank 1 is a row on the left and a column on the right,
-    /// and its axis is dropped from the result.
-    ///
-    /// # Panics
-    /// If the inner sizes differ, batches do not broadcast, or an operand has rank 0.
+    /// As [`Tensor::matmul`]; the gradients are `g · bᵀ` and `aᵀ · g`, summed over the axes that were
+    /// broadcast.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -72,14 +70,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// Inner product of two vectors, a scalar.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0, 4.0])));
-    /// assert_eq!(a.dot(&b).item(), 11.0);
-    /// ```
+    /// As [`Tensor::dot`]; the gradients are `g · b` and `g · a`.
     #[track_caller]
     pub fn dot(&self, other: &Var<T>) -> Var<T> {
         let (a, b) = (self.shape(), other.shape());
@@ -90,14 +81,7 @@ impl<T: Real> Var<T> {
         self.mul(other).sum(..)
     }
 
-    /// Outer product of two vectors: `[n]` and `[m]` give `[n, m]`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0, 4.0])));
-    /// assert_eq!(a.outer(&b).value().to_vec(), [3.0, 4.0, 6.0, 8.0]);
-    /// ```
+    /// As [`Tensor::outer`]; the gradients are `g · b` and `gᵀ · a`.
     #[doc(alias = "ger")]
     #[track_caller]
     pub fn outer(&self, other: &Var<T>) -> Var<T> {

@@ -81,17 +81,8 @@ pub fn over_root<T: Real>(
 
 /// # Normalisation
 impl<T: Real> Var<T> {
-    /// `(x - mean) / √(var + eps) · weight + bias` over the last axis, see
-    /// [`Tensor::layer_norm`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([[1.0f64, 3.0], [5.0, 5.0]]));
-    /// let weight = Var::leaf(Tensor::from([2.0f64, 2.0]));
-    /// let y = x.layer_norm(Some(&weight), None, 0.0).narrow(0, 0, 1);
-    /// assert_eq!(y.value().to_vec(), [-2.0, 2.0]); // mean 2, standard deviation 1
-    /// ```
+    /// As [`Tensor::layer_norm`]; with `n = (x - mean) / √(var + eps)` and `u = g · weight`, the gradient
+    /// is `(u - mean(u) - n · mean(u · n)) / √(var + eps)`.
     #[track_caller]
     pub fn layer_norm(&self, weight: Option<&Var<T>>, bias: Option<&Var<T>>, eps: f64) -> Var<T> {
         let value = self.value().layer_norm(weight.map(Var::value), bias.map(Var::value), eps);
@@ -105,14 +96,8 @@ impl<T: Real> Var<T> {
         y
     }
 
-    /// `x / √(mean(x²) + eps) · weight` over the last axis, see [`Tensor::rms_norm`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[3.0f64, 4.0]]));
-    /// assert_eq!((x.rms_norm(None, 0.0) * 12.5f64.sqrt()).value().to_vec(), [3.0, 4.0]);
-    /// ```
+    /// As [`Tensor::rms_norm`]; with `n = x / √(mean(x²) + eps)` and `u = g · weight`, the gradient is
+    /// `(u - n · mean(u · n)) / √(mean(x²) + eps)`.
     #[track_caller]
     pub fn rms_norm(&self, weight: Option<&Var<T>>, eps: f64) -> Var<T> {
         let value = self.value().rms_norm(weight.map(Var::value), eps);
@@ -186,19 +171,7 @@ impl<T: Real> Var<T> {
         (y, x.mean_keepdim(-1).reshape(kept), inverse.reshape(kept))
     }
 
-    /// [`Var::rms_norm`] over the last axes, of the sizes `normalized_shape`, together. `weight` has
-    /// that shape.
-    ///
-    /// # Panics
-    /// If `normalized_shape` is empty or not the sizes of the last axes, or as [`Var::rms_norm`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f64, 1.0], [3.0, 5.0]]));
-    /// let y = x.rms_norm_over(&[2, 2], None, 0.0);
-    /// assert!((y * 3.0 - x).value().abs().max(..).item() < 1e-12); // √((1 + 1 + 9 + 25) / 4) = 3
-    /// ```
+    /// [`Var::rms_norm`] over the last axes together, as [`Var::layer_norm_over`].
     #[track_caller]
     pub fn rms_norm_over(
         &self,

@@ -75,15 +75,6 @@ impl<T: Real> Var<T> {
     }
 
     /// [`Var::map`] by an operation that is known only when the program runs.
-    ///
-    /// ```
-    /// use retrograd_autograd::{PointwiseFn, Var};
-    /// use retrograd_tensor::{Tensor, ops::activation::{Relu, Tanh}};
-    /// let x = Var::constant(Tensor::from([-1.0f32, 0.0, 2.0]));
-    /// for op in [PointwiseFn::from(Relu), PointwiseFn::from(Tanh)] {
-    ///     assert_eq!(x.apply(&op).value().to_vec()[1], 0.0);
-    /// }
-    /// ```
     #[track_caller]
     pub fn apply(&self, op: &PointwiseFn<T>) -> Var<T> {
         op.0.apply(self)
@@ -114,12 +105,6 @@ pub struct PointwiseFn<T: Real>(Arc<dyn DynPointwise<T>>);
 
 impl<T: Real> PointwiseFn<T> {
     /// The name of the operation.
-    ///
-    /// ```
-    /// # use retrograd_autograd::PointwiseFn;
-    /// use retrograd_tensor::ops::activation::Gelu;
-    /// assert_eq!(PointwiseFn::<f32>::from(Gelu).name(), "gelu");
-    /// ```
     pub fn name(&self) -> &'static str {
         self.0.name()
     }

@@ -1,15 +1,15 @@
 //! Order statistics: selections from sorted elements.
 
 use crate::graph::Var;
+#[cfg(doc)]
+use retrograd_tensor::Tensor;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::ops::histogram::Between;
 use retrograd_tensor::{Axes, Real};
 
 /// # Order statistics
 impl<T: Real> Var<T> {
-    /// The `q`-quantile over axes, interpolated linearly; see
-    /// [`Tensor::quantile`](retrograd_tensor::Tensor::quantile). The gradient goes to the two elements that
-    /// it lies between.
+    /// As [`Tensor::quantile`]; the gradient goes to the two elements between which the quantile lies.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -32,17 +32,7 @@ impl<T: Real> Var<T> {
         nan_where_last_is(&lines, &y)
     }
 
-    /// The median over axes, the lower of two; see
-    /// [`Tensor::median`](retrograd_tensor::Tensor::median). The gradient goes to this element.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([[4.0f32, 1.0, 2.0, 3.0]]));
-    /// let y = x.median(-1);
-    /// assert_eq!(y.value().to_vec(), [2.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.0, 1.0, 0.0]);
-    /// ```
+    /// As [`Tensor::median`]; the gradient goes to this element.
     #[track_caller]
     pub fn median(&self, axes: impl Axes) -> Var<T> {
         let lines = self.sorted_lines("median", axes);

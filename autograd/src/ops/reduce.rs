@@ -141,6 +141,18 @@ fn first_of_each<T: Real>(
     chosen.permute(inverse_order(&order)).ne(T::ZERO)
 }
 
+/// The methods that keep the reduced axes with size 1.
+macro_rules! keepdim {
+    ($($keepdim:ident = $name:ident($($arg:ident: $type:ty),*);)*) => {$(
+        #[doc = concat!("As [`Tensor::", stringify!($keepdim), "`].")]
+        #[track_caller]
+        pub fn $keepdim(&self, axes: impl Axes, $($arg: $type),*) -> Var<T> {
+            let axes = axes.resolve(stringify!($name), self.shape()).or_panic();
+            self.$name(axes, $($arg),*).reshape(self.shape().reduced(axes, true))
+        }
+    )*};
+}
+
 impl<T: Real> Var<T> {
     /// One axis as a set.
     #[track_caller]
@@ -154,45 +166,21 @@ impl<T: Real> Var<T> {
 /// Axes are given as `-1`, `[0, 2]` or `..` (all axes). The `_keepdim` forms keep reduced axes with
 /// size 1.
 impl<T: Real> Var<T> {
-    /// The sum over axes. An empty sum is 0.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(x.sum(0).value().to_vec(), [4.0, 6.0]);
-    /// assert_eq!(x.sum(..).item(), 10.0);
-    /// ```
+    /// As [`Tensor::sum`]; the gradient is `g` at every element.
     #[track_caller]
     pub fn sum(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("sum", self.shape()).or_panic();
         sum_node(self, self.value().sum(axes), axes)
     }
 
-    /// [`Var::sum`] that keeps the reduced axes, with size 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(*x.sum_keepdim(-1).shape(), [2, 1]);
-    /// ```
+    /// As [`Tensor::sum_keepdim`]; the gradient is `g` at every element.
     #[track_caller]
     pub fn sum_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("sum", self.shape()).or_panic();
         sum_node(self, self.value().sum_keepdim(axes), axes)
     }
 
-    /// The sum over the axes that a broadcast from `shape` would repeat, `sum_to_size` in PyTorch:
-    /// the result has `shape`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(x.sum_to([2]).value().to_vec(), [4.0, 6.0]);
-    /// assert_eq!(x.sum_to([2, 1]).value().to_vec(), [3.0, 7.0]);
-    /// ```
+    /// As [`Tensor::sum_to`]; the gradient is `g`, broadcast back.
     #[track_caller]
     pub fn sum_to(&self, shape: impl IntoShape) -> Var<T> {
         let shape = shape.into();
@@ -205,38 +193,22 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// The mean over axes. The mean of no elements is NaN.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0, 6.0]));
-    /// let y = x.mean(..);
-    /// assert_eq!(y.value().to_vec(), [3.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.25; 4]);
-    /// ```
+    /// As [`Tensor::mean`]; the gradient is `g / n` at each of `n` elements.
     #[track_caller]
     pub fn mean(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("mean", self.shape()).or_panic();
         self.sum(axes) / T::from_f64(self.value().count(axes) as f64)
     }
 
-    /// [`Var::mean`] that keeps the reduced axes, with size 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// let centred = &x - &x.mean_keepdim(-1);
-    /// assert_eq!(centred.value().to_vec(), [-0.5, 0.5, -0.5, 0.5]);
-    /// ```
+    /// As [`Tensor::mean_keepdim`]; the gradient is `g / n` at each of `n` elements.
     #[track_caller]
     pub fn mean_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("mean", self.shape()).or_panic();
         self.sum_keepdim(axes) / T::from_f64(self.value().count(axes) as f64)
     }
 
-    /// The product over axes. An empty product is 1. The gradient is exact where elements are 0, too.
+    /// As [`Tensor::prod`]; the gradient is `g` times the product of the other elements, exact also where
+    /// elements are 0.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -257,25 +229,7 @@ impl<T: Real> Var<T> {
         y
     }
 
-    /// [`Var::prod`] that keeps the reduced axes, with size 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(*x.prod_keepdim([0, 1]).shape(), [1, 1]);
-    /// ```
-    #[track_caller]
-    pub fn prod_keepdim(&self, axes: impl Axes) -> Var<T> {
-        let axes = axes.resolve("prod", self.shape()).or_panic();
-        self.prod(axes).reshape(self.shape().reduced(axes, true))
-    }
-
-    /// The maximum over axes; NaN if an element is NaN. The gradient goes to the first maximal
-    /// element.
-    ///
-    /// # Panics
-    /// If a reduced axis is empty.
+    /// As [`Tensor::max`]; the gradient goes to the first largest element.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -292,32 +246,7 @@ impl<T: Real> Var<T> {
         selection(&MAX, self, value, axes, |x| x.argmax(-1))
     }
 
-    /// [`Var::max`] that keeps the reduced axes, with size 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!((&x / &x.max_keepdim(-1)).value().to_vec(), [0.5, 1.0, 0.75, 1.0]);
-    /// ```
-    #[track_caller]
-    pub fn max_keepdim(&self, axes: impl Axes) -> Var<T> {
-        let axes = axes.resolve("max", self.shape()).or_panic();
-        self.max(axes).reshape(self.shape().reduced(axes, true))
-    }
-
-    /// The minimum over axes; NaN if an element is NaN. The gradient goes to the first minimal
-    /// element.
-    ///
-    /// # Panics
-    /// If a reduced axis is empty.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(x.min(0).value().to_vec(), [1.0, 2.0]);
-    /// ```
+    /// As [`Tensor::min`]; the gradient goes to the first smallest element.
     #[track_caller]
     pub fn min(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("min", self.shape()).or_panic();
@@ -325,30 +254,7 @@ impl<T: Real> Var<T> {
         selection(&MIN, self, value, axes, |x| x.argmin(-1))
     }
 
-    /// [`Var::min`] that keeps the reduced axes, with size 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!((&x - &x.min_keepdim(-1)).value().to_vec(), [0.0, 1.0, 0.0, 1.0]);
-    /// ```
-    #[track_caller]
-    pub fn min_keepdim(&self, axes: impl Axes) -> Var<T> {
-        let axes = axes.resolve("min", self.shape()).or_panic();
-        self.min(axes).reshape(self.shape().reduced(axes, true))
-    }
-
-    /// The variance over axes, `Σ(x - mean)² / (n - correction)`; `correction` 1 is the unbiased
-    /// estimate, 0 the variance of the whole population.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([1.0f32, 2.0, 3.0]));
-    /// assert_eq!(x.var(.., 1).item(), 1.0); // unbiased, PyTorch's default
-    /// assert_eq!(x.var(.., 0).item(), 2.0 / 3.0);
-    /// ```
+    /// As [`Tensor::var`]; the gradient is `2g · (x - mean) / (n - correction)`.
     #[track_caller]
     pub fn var(&self, axes: impl Axes, correction: usize) -> Var<T> {
         let axes = axes.resolve("var", self.shape()).or_panic();
@@ -373,22 +279,8 @@ impl<T: Real> Var<T> {
         off.sub(&off.mean_keepdim(axes)).square().sum(axes)
     }
 
-    /// [`Var::var`] that keeps the reduced axes, with size 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(*x.var_keepdim(1, 1).shape(), [2, 1]);
-    /// ```
-    #[track_caller]
-    pub fn var_keepdim(&self, axes: impl Axes, correction: usize) -> Var<T> {
-        let axes = axes.resolve("var", self.shape()).or_panic();
-        self.var(axes, correction).reshape(self.shape().reduced(axes, true))
-    }
-
-    /// The standard deviation over axes, `√var`. The derivative is 0 where all elements are equal (NaN in
-    /// PyTorch).
+    /// As [`Tensor::std`]; the gradient is `g · (x - mean) / ((n - correction) · y)`, and 0 where all
+    /// elements are equal (NaN in PyTorch).
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -417,30 +309,7 @@ impl<T: Real> Var<T> {
         }
     }
 
-    /// [`Var::std`] that keeps the reduced axes, with size 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(x.std_keepdim(1, 0).value().to_vec(), [0.5, 0.5]);
-    /// ```
-    #[track_caller]
-    pub fn std_keepdim(&self, axes: impl Axes, correction: usize) -> Var<T> {
-        let axes = axes.resolve("std", self.shape()).or_panic();
-        self.std(axes, correction).reshape(self.shape().reduced(axes, true))
-    }
-
-    /// `ln Σ eˣ` over axes, without overflow; -inf over no elements.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([1000.0f64, 1000.0]));
-    /// let y = x.logsumexp(..);
-    /// assert_eq!(y.value().to_vec(), [1000.0 + 2f64.ln()]);
-    /// assert!((y.backward().get(&x).unwrap().at(&[0]) - 0.5).abs() < 1e-12); // softmax
-    /// ```
+    /// As [`Tensor::logsumexp`]; the gradient is `g · softmax(x)`.
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("logsumexp", self.shape()).or_panic();
@@ -460,31 +329,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// [`Var::logsumexp`] that keeps the reduced axes, with size 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[0.0f64, 0.0]]));
-    /// assert_eq!((&x - &x.logsumexp_keepdim(-1)).value().to_vec(), [-(2f64.ln()); 2]); // log_softmax
-    /// ```
-    #[track_caller]
-    pub fn logsumexp_keepdim(&self, axes: impl Axes) -> Var<T> {
-        let axes = axes.resolve("logsumexp", self.shape()).or_panic();
-        self.logsumexp(axes).reshape(self.shape().reduced(axes, true))
-    }
-
-    /// The Euclidean norm over axes, `√Σx²`; [`Var::vector_norm`] takes other exponents. The derivative at 0
-    /// is 0.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([3.0f32, 4.0]));
-    /// let y = x.norm(..);
-    /// assert_eq!(y.value().to_vec(), [5.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.6, 0.8]);
-    /// ```
+    /// As [`Tensor::norm`]; the gradient is `g · x / y`, and 0 at 0.
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
@@ -509,32 +354,17 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// [`Var::norm`] that keeps the reduced axes, with size 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[3.0f32, 4.0], [0.0, 2.0]]));
-    /// let unit = &x / &x.norm_keepdim(-1);
-    /// assert_eq!(unit.value().to_vec(), [0.6, 0.8, 0.0, 1.0]);
-    /// ```
-    #[track_caller]
-    pub fn norm_keepdim(&self, axes: impl Axes) -> Var<T> {
-        let axes = axes.resolve("norm", self.shape()).or_panic();
-        self.norm(axes).reshape(self.shape().reduced(axes, true))
+    keepdim! {
+        prod_keepdim = prod();
+        max_keepdim = max();
+        min_keepdim = min();
+        var_keepdim = var(correction: usize);
+        std_keepdim = std(correction: usize);
+        logsumexp_keepdim = logsumexp();
+        norm_keepdim = norm();
     }
 
-    /// The cumulative product along an axis, `yᵢ = Π_{j ≤ i} xⱼ`. The gradient is exact where elements are
-    /// 0, too.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([2.0f32, 0.0, 5.0]));
-    /// let y = x.cumprod(0);
-    /// assert_eq!(y.value().to_vec(), [2.0, 0.0, 0.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 12.0, 0.0]);
-    /// ```
+    /// As [`Tensor::cumprod`]; the gradient is exact also where elements are 0.
     #[track_caller]
     pub fn cumprod(&self, axis: isize) -> Var<T> {
         let value = self.value().cumprod(axis);
@@ -547,16 +377,7 @@ impl<T: Real> Var<T> {
         y
     }
 
-    /// The cumulative sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
-    /// let y = x.cumsum(0);
-    /// assert_eq!(y.value().to_vec(), [1.0, 3.0, 6.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [3.0, 2.0, 1.0]);
-    /// ```
+    /// As [`Tensor::cumsum`]; the gradient is the cumulative sum of `g` from the end.
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Var<T> {
         let value = self.value().cumsum(axis);

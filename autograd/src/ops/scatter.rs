@@ -93,8 +93,8 @@ impl<T: Real, I: Integer> Fused<T> for ScatterProd<T, I> {
 ///
 /// Copies in which some elements are replaced.
 impl<T: Real> Var<T> {
-    /// A copy in which the elements at the given [indices](retrograd_tensor::indexing) are those of
-    /// `source`, a variable that is broadcast or a number; see [`Tensor::slice_assign`].
+    /// As [`Tensor::slice_assign`]; `source` is a variable that is broadcast, or a number. The gradient of
+    /// `self` is 0 at the indices, else `g`, and the gradient of `source` is `g` at the indices.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -116,18 +116,8 @@ impl<T: Real> Var<T> {
         self.as_strided_scatter(layout, &source.into_var())
     }
 
-    /// A copy in which the slice at one index of an axis is `source`, a variable that is broadcast or a
-    /// number.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::<f32>::zeros([2, 2]));
-    /// let column = Var::leaf(Tensor::from([1.0, 2.0]));
-    /// let y = x.select_scatter(1, 0, &column);
-    /// assert_eq!(y.value().to_vec(), [1.0, 0.0, 2.0, 0.0]);
-    /// assert_eq!(y.sum(..).backward().get(&column).unwrap().to_vec(), [1.0, 1.0]);
-    /// ```
+    /// As [`Tensor::select_scatter`]; `source` is a variable that is broadcast, or a number. The gradients
+    /// are as for [`Var::slice_assign`].
     #[track_caller]
     pub fn select_scatter(&self, axis: isize, index: usize, source: impl VarOrNumber<T>) -> Var<T> {
         let whole = Layout::contiguous(*self.shape());
@@ -135,19 +125,7 @@ impl<T: Real> Var<T> {
         self.as_strided_scatter(layout, &source.into_var())
     }
 
-    /// A copy in which the elements at the positions of `layout`, counted in row-major order, are those of
-    /// `source`, which is broadcast; see [`Tensor::as_strided_scatter`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::layout::Layout;
-    /// let every_other = Layout::contiguous([4].into()).slice("", 0, 0, 4, 2).unwrap();
-    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0, 4.0]));
-    /// let y = x.as_strided_scatter(every_other, &Var::scalar(9.0));
-    /// assert_eq!(y.value().to_vec(), [9.0, 2.0, 9.0, 4.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 0.0, 1.0]);
-    /// ```
+    /// As [`Tensor::as_strided_scatter`]; the gradients are as for [`Var::slice_assign`].
     #[track_caller]
     pub fn as_strided_scatter(&self, layout: Layout, source: &Var<T>) -> Var<T> {
         let value = self.value().as_strided_scatter(&layout, source.value());
@@ -160,9 +138,8 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// A copy in which values replace the elements at given indices along an axis; see
-    /// [`Tensor::scatter`]. Of several values with the same index the last one is kept, and only that has a
-    /// gradient. `source` is a variable of the shape of `index`, or a number.
+    /// As [`Tensor::scatter`]; `source` is a variable of the shape of `index`, or a number. Of several
+    /// values with the same index the last one is kept, and only that has a gradient.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -190,21 +167,8 @@ impl<T: Real> Var<T> {
         selection(&SCATTER, found, axis, index, [self, &source])
     }
 
-    /// A copy in which values are combined with the elements at given indices along an axis; see
-    /// [`Tensor::scatter_reduce`]. The gradient of a maximum or minimum goes to the first of equals, where
-    /// the element itself comes first.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::{ScatterReduce, Tensor};
-    /// let x = Var::leaf(Tensor::from([2.0f32, 2.0]));
-    /// let source = Var::leaf(Tensor::from([3.0f32, 5.0]));
-    /// let y = x.scatter_reduce(0, &Tensor::from([1i64, 1]), &source, ScatterReduce::Prod);
-    /// assert_eq!(y.value().to_vec(), [2.0, 30.0]);
-    /// let grads = y.sum(..).backward();
-    /// assert_eq!(grads.get(&x).unwrap().to_vec(), [1.0, 15.0]);
-    /// assert_eq!(grads.get(&source).unwrap().to_vec(), [10.0, 6.0]);
-    /// ```
+    /// As [`Tensor::scatter_reduce`]. The gradient of a maximum or minimum goes to the first of equals,
+    /// where the element of `self` comes first.
     #[track_caller]
     pub fn scatter_reduce<I: Integer>(
         &self,

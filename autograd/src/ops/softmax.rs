@@ -63,21 +63,14 @@ impl<T: Real> Fused<T> for LogSoftmax<T> {
 
 /// # Softmax
 impl<T: Real> Var<T> {
-    /// `yᵢ = e^xᵢ / Σⱼ e^xⱼ` along an axis, see [`Tensor::softmax`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[0.0f32, 0.0], [-1000.0, 1000.0]]));
-    /// assert_eq!(x.softmax(-1).value().to_vec(), [0.5, 0.5, 0.0, 1.0]);
-    /// ```
+    /// As [`Tensor::softmax`]; the gradient is `y · (g - Σ g · y)`.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Var<T> {
         self.normalized(self.value().softmax(axis), axis)
     }
 
-    /// Softmax over the elements where `keep` is true, see [`Tensor::masked_softmax`]: 0
-    /// elsewhere, with a gradient of exactly 0. A row without any such element is 0.
+    /// As [`Tensor::masked_softmax`]; the gradient is `y · (g - Σ g · y)`, exactly 0 for masked elements
+    /// and empty rows.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -105,14 +98,7 @@ impl<T: Real> Var<T> {
         y
     }
 
-    /// `ln softmax(x)` along an axis.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([-1000.0f32, 1000.0]));
-    /// assert_eq!(x.log_softmax(0).value().to_vec(), [-2000.0, 0.0]); // no overflow
-    /// ```
+    /// As [`Tensor::log_softmax`]; the gradient is `g - e^y · Σ g`.
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Var<T> {
         let value = self.value().log_softmax(axis);

@@ -13,11 +13,9 @@ static VECTOR_NORM: Op = Op::new("vector_norm", &["x"])
 
 /// # Norms
 impl<T: Real> Var<T> {
-    /// The norm of exponent `p` over axes, `(Σ|x|ᵖ)^(1/p)`; see
-    /// [`Tensor::vector_norm`](retrograd_tensor::Tensor::vector_norm).
-    ///
-    /// The derivative is `sign(x) · (|x| / ‖x‖)^(p-1)`, and 0 where `x` or the norm is 0. For `∞` and `-∞` it is
-    /// `sign(x)`, in equal shares for all elements of that magnitude; for 0 it is 0.
+    /// As [`Tensor::vector_norm`]. The derivative is `sign(x) · (|x| / ‖x‖)^(p-1)`, and 0 where `x` or the
+    /// norm is 0. For `∞` and `-∞` it is `sign(x)`, in equal shares for all elements of that magnitude; for
+    /// 0 it is 0.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -62,29 +60,14 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// [`Var::vector_norm`] that keeps the reduced axes, with size 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[3.0f32, -4.0], [0.0, 2.0]]));
-    /// assert_eq!(x.vector_norm_keepdim(-1, 1.0).value(), &Tensor::from([[7.0], [2.0]]));
-    /// ```
+    /// As [`Tensor::vector_norm_keepdim`]; the gradient is as for [`Var::vector_norm`].
     #[track_caller]
     pub fn vector_norm_keepdim(&self, axes: impl Axes, p: f64) -> Var<T> {
         let axes = check_vector_norm(self.shape(), axes, p).or_panic();
         self.vector_norm(axes, p).reshape(self.shape().reduced(axes, true))
     }
 
-    /// `x / max(‖x‖ₚ, eps)`, with the norm of exponent `p` over axes; see
-    /// [`Tensor::normalize`](retrograd_tensor::Tensor::normalize). PyTorch's `eps` is 1e-12.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([[3.0f32, 4.0], [0.0, 0.0]]));
-    /// assert_eq!(x.normalize(-1, 2.0, 1e-12).value().to_vec(), [0.6, 0.8, 0.0, 0.0]);
-    /// ```
+    /// As [`Tensor::normalize`]; the norm has a gradient where it is above `eps`.
     #[track_caller]
     pub fn normalize(&self, axes: impl Axes, p: f64, eps: f64) -> Var<T> {
         check_normalize(eps).or_panic();

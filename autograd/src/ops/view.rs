@@ -64,33 +64,14 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// The elements at the positions of `layout`, counted in row-major order.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::layout::Layout;
-    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0, 4.0]));
-    /// let windows = Layout::contiguous([4].into()).unfold("windows", 0, 2, 1).unwrap();
-    /// assert_eq!(x.as_strided(windows).value().to_vec(), [1.0, 2.0, 2.0, 3.0, 3.0, 4.0]);
-    /// ```
+    /// As [`Tensor::as_strided`]; the gradient is [`Var::as_strided_adjoint`] of `g`.
     #[track_caller]
     pub fn as_strided(&self, layout: Layout) -> Var<T> {
         let value = self.value().as_strided(&layout);
         self.strided_as(&AS_STRIDED, value, layout)
     }
 
-    /// The adjoint of [`Var::as_strided`]: a variable of `shape` in which the
-    /// elements of `self` are added at the positions of `layout`, and which is 0 elsewhere.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::layout::Layout;
-    /// let windows = Layout::contiguous([4].into()).unfold("windows", 0, 2, 1).unwrap();
-    /// let y = Var::leaf(Tensor::<f32>::ones([3, 2])).as_strided_adjoint([4].into(), windows);
-    /// assert_eq!(y.value().to_vec(), [1.0, 2.0, 2.0, 1.0]); // windows overlap
-    /// ```
+    /// As [`Tensor::as_strided_adjoint`]; the gradient is [`Var::as_strided`] of `g`.
     #[track_caller]
     pub fn as_strided_adjoint(&self, shape: Shape, layout: Layout) -> Var<T> {
         let value = self.value().as_strided_adjoint(shape, &layout);
@@ -100,43 +81,20 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// Returns the elements in row-major order with another shape. One size may be
-    /// [`INFER`](retrograd_tensor::INFER).
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::INFER;
-    /// let x = Var::leaf(Tensor::<f32>::ones([4, 6]));
-    /// assert_eq!(*x.reshape([2, INFER]).shape(), [2, 12]);
-    /// ```
+    /// As [`Tensor::reshape`]; the gradient is `g` in the shape of `self`.
     #[doc(alias = "view")]
     #[track_caller]
     pub fn reshape(&self, dims: impl AsRef<[usize]>) -> Var<T> {
         self.reshaped(self.value().reshape(dims))
     }
 
-    /// Returns all elements along one axis, in row-major order.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(*x.flatten().shape(), [4]);
-    /// ```
+    /// As [`Tensor::flatten`]; the gradient is `g` in the shape of `self`.
     #[track_caller]
     pub fn flatten(&self) -> Var<T> {
         self.reshape([self.value().numel()])
     }
 
-    /// Permutes the axes: axis `i` of the result is axis `axes[i]` of this.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3, 5]));
-    /// assert_eq!(*x.permute([2, 0, 1]).shape(), [5, 2, 3]);
-    /// ```
+    /// As [`Tensor::permute`]; the gradient is `g` with its axes permuted back.
     #[track_caller]
     pub fn permute(&self, axes: impl AsRef<[isize]>) -> Var<T> {
         let axes = axes.as_ref();
@@ -149,14 +107,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// Exchanges two axes.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3, 5]));
-    /// assert_eq!(*x.transpose(0, -1).shape(), [5, 3, 2]);
-    /// ```
+    /// As [`Tensor::transpose`]; the gradient is `g` with the axes exchanged back.
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Var<T> {
         let (a, b) = (self.shape().axis("transpose", a), self.shape().axis("transpose", b));
@@ -165,21 +116,14 @@ impl<T: Real> Var<T> {
         self.permute(order)
     }
 
-    /// Exchanges the last two axes: the transpose of a matrix, or of a batch of matrices.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(x.t().value().to_vec(), [1.0, 3.0, 2.0, 4.0]);
-    /// ```
+    /// As [`Tensor::t`]; the gradient is `gᵀ`.
     #[doc(alias = "mT")]
     #[track_caller]
     pub fn t(&self) -> Var<T> {
         self.transpose(-2, -1)
     }
 
-    /// Repeats the elements along axes of size 1 and along new leading axes.
+    /// As [`Tensor::broadcast_to`]; the gradient is summed over the repetitions, [`Tensor::sum_to`].
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -203,37 +147,20 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// Removes an axis of size 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::<f32>::ones([2, 1, 3]));
-    /// assert_eq!(*x.squeeze(1).shape(), [2, 3]);
-    /// ```
+    /// As [`Tensor::squeeze`]; the gradient is `g` with the axis.
     #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Var<T> {
         self.reshaped(self.value().squeeze(axis))
     }
 
-    /// Inserts an axis of size 1 before `axis`; `-1` appends it.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
-    /// assert_eq!(*x.unsqueeze(0).shape(), [1, 2, 3]);
-    /// assert_eq!(*x.unsqueeze(-1).shape(), [2, 3, 1]);
-    /// ```
+    /// As [`Tensor::unsqueeze`]; the gradient is `g` without the axis.
     #[doc(alias = "expand_dims")]
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Var<T> {
         self.reshaped(self.value().unsqueeze(axis))
     }
 
-    /// The elements at indices of several axes: a tuple of integers, ranges, `..`,
-    /// [`NewAxis`](retrograd_tensor::NewAxis) and others, see [`Tensor::i`] and
-    /// [`indexing`](retrograd_tensor::indexing).
+    /// As [`Tensor::i`]; the gradient is `g` at the indices, else 0.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -251,31 +178,13 @@ impl<T: Real> Var<T> {
         self.strided(&INDEX, |layout| layout.index("i", &indices))
     }
 
-    /// Selects a range of an axis.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
-    /// let y = x.slice(0, 1..);
-    /// assert_eq!(y.value().to_vec(), [2.0, 3.0]);
-    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0]);
-    /// ```
+    /// As [`Tensor::slice`]; the gradient is `g` in the range, else 0.
     #[track_caller]
     pub fn slice(&self, axis: isize, range: impl RangeBounds<usize> + Clone) -> Var<T> {
         self.slice_step(axis, range, 1)
     }
 
-    /// Selects every `step`-th element of a range of an axis. A negative step starts at the end of the
-    /// range.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([1.0f32, 2.0, 3.0, 4.0]));
-    /// assert_eq!(x.slice_step(0, .., 2).value().to_vec(), [1.0, 3.0]);
-    /// assert_eq!(x.slice_step(0, .., -1).value().to_vec(), [4.0, 3.0, 2.0, 1.0]);
-    /// ```
+    /// As [`Tensor::slice_step`]; the gradient is `g` at the selected elements, else 0.
     #[track_caller]
     pub fn slice_step(
         &self,
@@ -286,106 +195,46 @@ impl<T: Real> Var<T> {
         self.strided(&SLICE, |layout| layout.slice_range("slice", axis, range.clone(), step))
     }
 
-    /// Selects `len` elements of an axis, from `start`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([1.0f32, 2.0, 3.0]));
-    /// assert_eq!(x.narrow(0, 1, 2).value().to_vec(), [2.0, 3.0]);
-    /// ```
+    /// As [`Tensor::narrow`]; the gradient is `g` in the range, else 0.
     #[track_caller]
     pub fn narrow(&self, axis: isize, start: usize, len: usize) -> Var<T> {
         let stop = start.saturating_add(len);
         self.strided(&NARROW, |layout| layout.slice("narrow", axis, start, stop, 1))
     }
 
-    /// Reverses axes.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(x.flip(0).value().to_vec(), [3.0, 4.0, 1.0, 2.0]);
-    /// assert_eq!(x.flip([0, 1]).value().to_vec(), [4.0, 3.0, 2.0, 1.0]);
-    /// ```
+    /// As [`Tensor::flip`]; the gradient is `g` with the axes reversed.
     #[track_caller]
     pub fn flip(&self, axes: impl Axes) -> Var<T> {
         self.strided(&FLIP, |layout| layout.flip("flip", axes))
     }
 
-    /// The slices along the first axis, which they do not have. `for row in &x` does the same.
-    ///
-    /// # Panics
-    /// If there is no axis.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// let y = x.rows().map(|row| row.prod(..)).reduce(|a, b| a + b).unwrap();
-    /// assert_eq!(y.item(), 14.0);
-    /// assert_eq!(y.backward().get(&x).unwrap().to_vec(), [2.0, 1.0, 4.0, 3.0]);
-    /// ```
+    /// As [`Tensor::rows`]; the gradient of `self` has the gradients of the slices. `for row in &x` does
+    /// the same.
     #[doc(alias = "unbind")]
     #[track_caller]
     pub fn rows(&self) -> Rows<'_, Var<T>> {
         Rows::new(self, self.shape(), |x, i| x.select(0, i)).or_panic()
     }
 
-    /// Selects one index of an axis, and removes the axis.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(x.select(0, 1).value().to_vec(), [3.0, 4.0]);
-    /// ```
+    /// As [`Tensor::select`]; the gradient is `g` at the index, else 0.
     #[track_caller]
     pub fn select(&self, axis: isize, index: usize) -> Var<T> {
         self.strided(&SELECT, |layout| layout.select("select", axis, index))
     }
 
-    /// The elements `i, i + offset` of two axes, along a new last axis.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(x.diagonal(0, 1, 0).value().to_vec(), [1.0, 4.0]);
-    /// ```
+    /// As [`Tensor::diagonal`]; the gradient is `g` on the diagonal, else 0.
     #[track_caller]
     pub fn diagonal(&self, a: isize, b: isize, offset: isize) -> Var<T> {
         self.strided(&DIAGONAL, |layout| layout.diagonal("diagonal", a, b, offset))
     }
 
-    /// Returns all windows of `size` elements, `step` apart, along an axis. The axis becomes that of the
-    /// windows, and a new last axis that of the elements in a window.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([1.0f32, 2.0, 3.0]));
-    /// assert_eq!(x.unfold(0, 2, 1).value().to_vec(), [1.0, 2.0, 2.0, 3.0]);
-    /// ```
+    /// As [`Tensor::unfold`]; the gradient of an element is summed over the windows that it is in.
     #[track_caller]
     pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Var<T> {
         self.strided(&UNFOLD, |layout| layout.unfold("unfold", axis, size, step))
     }
 
-    /// Splits into pieces of the given sizes along an axis.
-    ///
-    /// # Panics
-    /// If the sizes do not add up to that of the axis.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
-    /// let parts = x.split(0, &[1, 2]);
-    /// assert_eq!(parts[1].value().to_vec(), [2.0, 3.0]);
-    /// assert_eq!(parts[1].sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0]);
-    /// ```
+    /// As [`Tensor::split`]; the gradient of each piece is added to its range.
     #[track_caller]
     pub fn split(&self, axis: isize, sizes: &[usize]) -> Vec<Var<T>> {
         let size = self.size(axis);
@@ -403,16 +252,7 @@ impl<T: Real> Var<T> {
         sizes.iter().map(piece).collect()
     }
 
-    /// Splits into `n` pieces of equal size along an axis. The last piece may be smaller, and as in
-    /// PyTorch there may be fewer than `n`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
-    /// let sizes: Vec<usize> = x.chunk(0, 2).iter().map(|part| part.size(0)).collect();
-    /// assert_eq!(sizes, [2, 1]);
-    /// ```
+    /// As [`Tensor::chunk`]; the gradient of each piece is added to its range.
     #[track_caller]
     pub fn chunk(&self, axis: isize, n: usize) -> Vec<Var<T>> {
         require(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into())
