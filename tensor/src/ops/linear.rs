@@ -183,7 +183,7 @@ fn matrix_of<T: Real>(x: &Tensor<T>) -> MatRef<'_, T> {
 }
 
 /// The shape of a linear layer's result.
-pub fn linear_shape<T: Real>(
+fn linear_shape<T: Real>(
     x: &Tensor<T>,
     weight: &Tensor<T>,
     bias: Option<&Tensor<T>>,
