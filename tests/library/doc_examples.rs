@@ -95,30 +95,23 @@ fn every_group_of_public_functions_has_an_example() {
 #[test]
 fn a_group_without_an_example_is_found() {
     let source = "
-/// One.
-pub fn one() -> i32 {
-    1
-}
 /// # Numbers
 impl X {
     /// Two.
     /// ```
     /// assert_eq!(X::two(), 2);
     /// ```
-    pub fn two() -> i32 {
-        2
-    }
-    pub fn four() {}
+    pub fn two() -> i32 {}
 }
 /// # Letters
 impl X {
-    /// A.
     pub fn a() {}
 }
 /// # Hidden
 impl X {
     #[doc(hidden)]
     pub fn b() {}
-}";
+}
+pub fn one() -> i32 {}";
     assert_eq!(without_example(source), ["", "Letters"]);
 }
