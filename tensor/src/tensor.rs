@@ -51,44 +51,22 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If their number is not that of the shape.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]);
-    /// assert_eq!(x, Tensor::from([[1.0, 2.0], [3.0, 4.0]]));
-    /// ```
     #[track_caller]
     pub fn from_vec(data: Vec<T>, shape: impl IntoShape) -> Tensor<T> {
         Tensor::try_from_vec(data, &shape.into()).or_panic()
     }
 
     /// A tensor of rank 0.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::scalar(2.5f32);
-    /// assert_eq!((x.rank(), x.item()), (0, 2.5));
-    /// ```
     pub fn scalar(x: T) -> Tensor<T> {
         Tensor::full(Shape::SCALAR, x)
     }
 
     /// A tensor with every element `x`; an error if it is too large.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert!(Tensor::try_full(&[1 << 50], 0.0f32).is_err()); // no memory
-    /// ```
     pub fn try_full(shape: &[usize], x: T) -> Result<Tensor<T>> {
         Tensor::try_build("full", Shape::checked("full", shape)?, |out| out.fill(x))
     }
 
     /// A tensor with every element `x`.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Tensor::full([2, 2], 7i64).to_vec(), [7; 4]);
-    /// ```
     #[track_caller]
     pub fn full(shape: impl IntoShape, x: T) -> Tensor<T> {
         let shape = shape.into();
@@ -100,70 +78,36 @@ impl<T: Element> Tensor<T> {
     }
 
     /// A tensor with every element 0 (or `false`).
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Tensor::<f32>::zeros([2]).to_vec(), [0.0, 0.0]);
-    /// assert_eq!(Tensor::<bool>::zeros([1]).to_vec(), [false]);
-    /// ```
     #[track_caller]
     pub fn zeros(shape: impl IntoShape) -> Tensor<T> {
         Tensor::full(shape, T::ZERO)
     }
 
     /// A tensor with every element 1 (or `true`).
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Tensor::<f32>::ones([2]).to_vec(), [1.0, 1.0]);
-    /// ```
     #[track_caller]
     pub fn ones(shape: impl IntoShape) -> Tensor<T> {
         Tensor::full(shape, T::ONE)
     }
 
-    /// A tensor of the same shape with every element 0 (or `false`).
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1.0f32, 2.0]]);
-    /// assert_eq!(x.zeros_like(), Tensor::from([[0.0, 0.0]]));
-    /// ```
+    /// [`Tensor::zeros`] of the same shape.
     #[track_caller]
     pub fn zeros_like(&self) -> Tensor<T> {
         Tensor::zeros(*self.shape())
     }
 
-    /// A tensor of the same shape with every element 1 (or `true`).
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1.0f32, 2.0]]);
-    /// assert_eq!(x.ones_like(), Tensor::from([[1.0, 1.0]]));
-    /// ```
+    /// [`Tensor::ones`] of the same shape.
     #[track_caller]
     pub fn ones_like(&self) -> Tensor<T> {
         Tensor::ones(*self.shape())
     }
 
-    /// A tensor of the same shape with every element `x`.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1i64, 2]]);
-    /// assert_eq!(x.full_like(7), Tensor::from([[7, 7]]));
-    /// ```
+    /// [`Tensor::full`] of the same shape.
     #[track_caller]
     pub fn full_like(&self, x: T) -> Tensor<T> {
         Tensor::full(*self.shape(), x)
     }
 
     /// The identity matrix of `n` rows.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Tensor::<f32>::eye(2).to_vec(), [1.0, 0.0, 0.0, 1.0]);
-    /// ```
     #[track_caller]
     pub fn eye(n: usize) -> Tensor<T> {
         Tensor::build("eye", [n, n].into(), |out| {
@@ -346,33 +290,18 @@ impl<I: Integer> Tensor<I> {
 /// # Metadata and elements
 impl<T: Element> Tensor<T> {
     /// The sizes of the axes.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(*Tensor::<f32>::ones([2, 3]).shape(), [2, 3]);
-    /// ```
     #[inline]
     pub fn shape(&self) -> &Shape {
         self.layout.shape()
     }
 
     /// The number of axes.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Tensor::<f32>::ones([2, 3]).rank(), 2);
-    /// ```
     #[inline]
     pub fn rank(&self) -> usize {
         self.shape().rank()
     }
 
     /// The number of elements.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Tensor::<f32>::ones([2, 3]).numel(), 6);
-    /// ```
     #[doc(alias = "len")]
     #[doc(alias = "nelement")]
     #[inline]
@@ -411,12 +340,6 @@ impl<T: Element> Tensor<T> {
     }
 
     /// Whether the elements are in row-major order without gaps.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::<f32>::ones([2, 3]);
-    /// assert!(x.is_contiguous() && !x.t().is_contiguous());
-    /// ```
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.layout.is_contiguous()
@@ -445,12 +368,6 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If it is not contiguous; call [`Tensor::contiguous`] first.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// assert_eq!(x.as_slice(), [1.0, 2.0, 3.0, 4.0]);
-    /// ```
     #[track_caller]
     pub fn as_slice(&self) -> &[T] {
         require(self.is_contiguous(), "as_slice", ErrorKind::Layout, || {
@@ -488,11 +405,6 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If there is not exactly one.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Tensor::from([[2.5f32]]).item(), 2.5);
-    /// ```
     #[track_caller]
     pub fn item(&self) -> T {
         require(self.numel() == 1, "item", ErrorKind::Length, || {
@@ -503,11 +415,6 @@ impl<T: Element> Tensor<T> {
     }
 
     /// The element at an index.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]).at(&[1, 0]), 3.0);
-    /// ```
     #[track_caller]
     pub fn at(&self, index: &[usize]) -> T {
         self.storage[self.layout.position("at", index).or_panic()]
@@ -584,14 +491,6 @@ impl<T: Element> Tensor<T> {
     }
 
     /// Whether [`Tensor::make_mut`] works in place.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let mut x = Tensor::<f32>::ones([2]);
-    /// assert!(x.is_unique());
-    /// let _other = x.clone();
-    /// assert!(!x.is_unique());
-    /// ```
     pub fn is_unique(&mut self) -> bool {
         self.is_contiguous()
             && self.numel() == self.storage.len()
@@ -656,28 +555,18 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If a copy is necessary and there is not enough memory.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(*Tensor::<f32>::ones([4, 6]).flatten().shape(), [24]);
-    /// ```
     #[track_caller]
     pub fn flatten(&self) -> Tensor<T> {
         self.reshape([self.numel()])
     }
 
     /// The tensor with two axes exchanged.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(*Tensor::<f32>::ones([2, 3, 5]).transpose(0, -1).shape(), [5, 3, 2]);
-    /// ```
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Tensor<T> {
         self.view(self.layout.transpose("transpose", a, b).or_panic())
     }
 
-    /// The tensor with the last two axes exchanged.
+    /// The tensor with the last two axes exchanged: the transpose of a matrix, or of each matrix of a batch.
     ///
     /// # Panics
     /// If there are fewer than two.
@@ -759,13 +648,7 @@ impl<T: Element> Tensor<T> {
         self.view(self.layout.slice_range("slice", axis, range, step).or_panic())
     }
 
-    /// `len` elements of an axis from `start`.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([1.0f32, 2.0, 3.0]);
-    /// assert_eq!(x.narrow(0, 1, 2).to_vec(), [2.0, 3.0]);
-    /// ```
+    /// As [`Tensor::slice`] of the range `start..start + len`.
     #[track_caller]
     pub fn narrow(&self, axis: isize, start: usize, len: usize) -> Tensor<T> {
         let stop = start.saturating_add(len);
@@ -786,23 +669,12 @@ impl<T: Element> Tensor<T> {
     }
 
     /// The slice at one index of an axis, which is removed.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// assert_eq!(x.select(0, 1).to_vec(), [3.0, 4.0]);
-    /// ```
     #[track_caller]
     pub fn select(&self, axis: isize, index: usize) -> Tensor<T> {
         self.view(self.layout.select("select", axis, index).or_panic())
     }
 
     /// The tensor without an axis of size 1.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(*Tensor::<f32>::ones([2, 1, 3]).squeeze(1).shape(), [2, 3]);
-    /// ```
     #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Tensor<T> {
         self.view(self.layout.squeeze("squeeze", axis).or_panic())

@@ -1,5 +1,5 @@
-//! Every concept has a runnable example: a file of public functions that a user calls, or one of its functions. An
-//! example that only repeats a signature is none that is needed.
+//! Each concept has an example that checks something: every group of public methods, and the public
+//! functions of every file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,33 +9,25 @@ use std::path::{Path, PathBuf};
 const INTERNAL: &[&str] = &[
     "/kernels/",
     "/simd/",
+    "/observe/",
     "/compiled.rs",
     "/cost.rs",
     "/formula/",
     "/loop_nest.rs",
     "/machine",
     "/matrix.rs",
-    "/par.rs",
     "/storage.rs",
     "/transpose.rs",
     "/check/",
+    "/attention/engine/",
+    "/attention/parts/heads.rs",
     "/checkpoint/",
-    "/distributed/communicator.rs",
-    "/distributed/exchange.rs",
-    "/distributed/plan.rs",
-    "/distributed/tree.rs",
-    "/engine/call.rs",
-    "/engine/composed.rs",
-    "/engine/normalizers.rs",
-    "/engine/observe.rs",
-    "/mask/align.rs",
-    "/mask/resolved.rs",
-    "/optim/step_count.rs",
-    "/attention/patterns.rs",
-    "/parts/heads.rs",
-    "/run/envelope.rs",
-    "/run/verdict.rs",
+    "/distributed/",
+    "/replacing.rs",
     "/testing.rs",
+    "study/src/attention/",
+    "study/src/environment.rs",
+    "study/src/run/",
 ];
 
 fn rust_files(dir: &Path, files: &mut Vec<PathBuf>) {
@@ -49,70 +41,77 @@ fn rust_files(dir: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The names of the public functions of a source, and whether each has an example that is run.
-fn functions(source: &str) -> Vec<(String, bool)> {
-    let mut found = Vec::new();
-    let (mut has_example, mut hidden, mut in_block) = (false, false, false);
-    for line in source.lines().map(str::trim).take_while(|line| *line != "#[cfg(test)]") {
-        if let Some(doc) = line.strip_prefix("///") {
-            if let Some(language) = doc.trim().strip_prefix("```") {
-                has_example |= !in_block && ["", "rust", "should_panic"].contains(&language);
-                in_block = !in_block;
-            }
-        } else if line.starts_with("#[") {
-            hidden |= line.contains("doc(hidden)");
-        } else {
-            let name = line.strip_prefix("pub fn ").or_else(|| line.strip_prefix("pub const fn "));
-            if let Some(name) = name.filter(|_| !hidden) {
-                let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
-                found.push((name[..end.unwrap_or(name.len())].to_string(), has_example));
-            }
-            (has_example, hidden) = (false, false);
+/// The groups of public functions that have no example: each `impl` block with a heading, and
+/// the rest of the file under the name "".
+fn without_example(source: &str) -> Vec<&str> {
+    // The heading, and whether there is a public function and an example.
+    let mut groups = vec![("", false, false)];
+    let (mut heading, mut example, mut hidden, mut group) = (None, false, false, 0);
+    for line in source.lines().take_while(|line| *line != "#[cfg(test)]") {
+        let code = line.trim();
+        if code.starts_with("//") {
+            heading = line.strip_prefix("/// # ").or(heading);
+            example |= code.contains(" assert");
+            continue;
+        } else if code.starts_with("#[") {
+            hidden |= code.contains("doc(hidden)");
+            continue;
         }
+        if let Some(heading) = heading.filter(|_| line.starts_with("impl")) {
+            group = groups.len();
+            groups.push((heading, false, false));
+        } else if line == "}" {
+            group = 0;
+        }
+        let function = code.starts_with("pub fn ") || code.starts_with("pub const fn ");
+        groups[group].1 |= function && !hidden && !code.contains('$');
+        groups[group].2 |= example;
+        (heading, example, hidden) = (None, false, false);
     }
-    found
+    groups.retain(|&(_, function, example)| function && !example);
+    groups.iter().map(|group| group.0).collect()
 }
 
 #[test]
-fn every_concept_has_an_example() {
+fn every_group_of_public_functions_has_an_example() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
     for name in ["tensor", "autograd", "nn", "study"] {
-        let mut files = Vec::new();
         rust_files(&root.join(name).join("src"), &mut files);
-        let (mut all, mut missing) = (0, Vec::new());
-        for file in files {
-            let path = file.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
-            let source = fs::read_to_string(&file).unwrap();
-            let functions = functions(&source);
-            if functions.is_empty() || INTERNAL.iter().any(|part| path.contains(part)) {
-                continue;
-            }
-            all += 1;
-            let of_file = ["//! ```\n", "/// ```\n"].iter().any(|fence| source.contains(fence));
-            if !of_file && functions.iter().all(|(_, has_example)| !has_example) {
-                missing.push(path);
-            }
-        }
-        assert!(all > 10 && missing.is_empty(), "{name}: no example in\n{}", missing.join("\n"));
     }
+    assert!(files.len() > 100);
+    let mut missing = Vec::new();
+    for file in files {
+        let path = file.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
+        if !INTERNAL.iter().any(|part| path.contains(part)) {
+            let source = fs::read_to_string(&file).unwrap();
+            missing.extend(without_example(&source).iter().map(|group| format!("{path} {group}")));
+        }
+    }
+    missing.sort();
+    assert!(missing.is_empty(), "without an example that asserts:\n{}", missing.join("\n"));
 }
 
 #[test]
-fn examples_are_found() {
+fn a_group_without_an_example_is_found() {
     let source = "
-        /// Documented.
-        ///
-        /// ```
-        /// f();
-        /// ```
-        #[inline]
-        pub fn f() {}
-        /// ```text
-        /// a drawing
-        /// ```
-        pub fn g<T>() {}
-        #[doc(hidden)]
-        pub fn h() {}
-        fn private() {}";
-    assert_eq!(functions(source), [("f".to_string(), true), ("g".to_string(), false)]);
+/// # Numbers
+impl X {
+    /// Two.
+    /// ```
+    /// assert_eq!(X::two(), 2);
+    /// ```
+    pub fn two() -> i32 {}
+}
+/// # Letters
+impl X {
+    pub fn a() {}
+}
+/// # Hidden
+impl X {
+    #[doc(hidden)]
+    pub fn b() {}
+}
+pub fn one() -> i32 {}";
+    assert_eq!(without_example(source), ["", "Letters"]);
 }

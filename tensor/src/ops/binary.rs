@@ -194,24 +194,12 @@ impl<T: Number> Tensor<T> {
     }
 
     /// `a - b`, broadcast.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Tensor::from([5.0f32, 7.0]), Tensor::from([1.0, 2.0]));
-    /// assert_eq!((&a - &b).to_vec(), [4.0, 5.0]); // the same as a.sub(&b)
-    /// ```
     #[track_caller]
     pub fn sub(&self, other: &Tensor<T>) -> Tensor<T> {
         T::case(Tensors("sub", Sub, [self, other]))
     }
 
     /// `a · b` elementwise, broadcast.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Tensor::from([2.0f32, 3.0]), Tensor::from([5.0, 7.0]));
-    /// assert_eq!(a.mul(&b).to_vec(), [10.0, 21.0]);
-    /// ```
     #[track_caller]
     pub fn mul(&self, other: &Tensor<T>) -> Tensor<T> {
         T::case(Tensors("mul", Mul, [self, other]))
@@ -257,17 +245,8 @@ impl<T: Number> Tensor<T> {
         T::case(Tensors("remainder", Remainder, [self, other]))
     }
 
-    /// The remainder of a division rounded towards 0, broadcast: it has the sign of `a`, as that of `%` in
-    /// Rust and C. NaN if `b` is 0 or `a` infinite.
-    ///
-    /// # Panics
-    /// If integers are divided by zero.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Tensor::from([-3.0f32, 3.0]), Tensor::scalar(2.0));
-    /// assert_eq!(a.fmod(&b).to_vec(), [-1.0, 1.0]);
-    /// ```
+    /// As [`Tensor::remainder`] for a division rounded towards 0: the result has the sign of `a`, as `%` in
+    /// Rust and C.
     #[track_caller]
     pub fn fmod(&self, other: &Tensor<T>) -> Tensor<T> {
         T::case(Tensors("fmod", Fmod, [self, other]))
@@ -301,13 +280,7 @@ impl<T: Number> Tensor<T> {
         T::case(Tensors("maximum", Maximum, [self, other]))
     }
 
-    /// The smaller of the two, broadcast; NaN if either is NaN.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Tensor::from([1.0f32, 5.0]), Tensor::scalar(3.0));
-    /// assert_eq!(a.minimum(&b).to_vec(), [1.0, 3.0]);
-    /// ```
+    /// As [`Tensor::maximum`] for the smaller of the two.
     #[track_caller]
     pub fn minimum(&self, other: &Tensor<T>) -> Tensor<T> {
         T::case(Tensors("minimum", Minimum, [self, other]))
@@ -330,24 +303,12 @@ impl<T: Number> Tensor<T> {
     }
 
     /// `x + c`, as a method: the `+` operator does the same.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([1.0f32, 2.0]);
-    /// assert_eq!(x.add_scalar(0.5).to_vec(), [1.5, 2.5]);
-    /// ```
     #[track_caller]
     pub fn add_scalar(&self, c: T) -> Tensor<T> {
         T::case(TensorAndNumber("add_scalar", Add, self, c))
     }
 
     /// `x · c`, as a method: the `*` operator does the same.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([1.0f32, 2.0]);
-    /// assert_eq!(x.mul_scalar(3.0).to_vec(), [3.0, 6.0]);
-    /// ```
     #[track_caller]
     pub fn mul_scalar(&self, c: T) -> Tensor<T> {
         T::case(TensorAndNumber("mul_scalar", Mul, self, c))

@@ -23,36 +23,18 @@ impl<T: Element> Tensor<T> {
     }
 
     /// `a != b`
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
-    /// assert_eq!(a.ne(&b).to_vec(), [true, false, true]);
-    /// ```
     #[track_caller]
     pub fn ne(&self, other: impl TensorOrNumber<T>) -> Tensor<bool> {
         zip_with("ne", self, &other.into_tensor(), |a, b| a != b)
     }
 
     /// `a < b`
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
-    /// assert_eq!(a.lt(&b).to_vec(), [true, false, false]);
-    /// ```
     #[track_caller]
     pub fn lt(&self, other: impl TensorOrNumber<T>) -> Tensor<bool> {
         zip_with("lt", self, &other.into_tensor(), |a, b| a < b)
     }
 
     /// `a <= b`
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
-    /// assert_eq!(a.le(&b).to_vec(), [true, true, false]);
-    /// ```
     #[track_caller]
     pub fn le(&self, other: impl TensorOrNumber<T>) -> Tensor<bool> {
         zip_with("le", self, &other.into_tensor(), |a, b| a <= b)
@@ -72,12 +54,6 @@ impl<T: Element> Tensor<T> {
     }
 
     /// `a >= b`
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
-    /// assert_eq!(a.ge(&b).to_vec(), [false, true, false]);
-    /// ```
     #[track_caller]
     pub fn ge(&self, other: impl TensorOrNumber<T>) -> Tensor<bool> {
         zip_with("ge", self, &other.into_tensor(), |a, b| a >= b)
@@ -116,12 +92,6 @@ impl<T: Float> Tensor<T> {
     }
 
     /// Where elements are infinite, of either sign.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([1.0f32, f32::NAN, f32::NEG_INFINITY]);
-    /// assert_eq!(x.isinf().to_vec(), [false, false, true]);
-    /// ```
     #[doc(alias = "is_infinite")]
     #[track_caller]
     pub fn isinf(&self) -> Tensor<bool> {
@@ -129,12 +99,6 @@ impl<T: Float> Tensor<T> {
     }
 
     /// Where elements are finite: neither NaN nor infinite.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([1.0f32, f32::NAN, f32::INFINITY]);
-    /// assert_eq!(x.isfinite().to_vec(), [true, false, false]);
-    /// ```
     #[doc(alias = "is_finite")]
     #[track_caller]
     pub fn isfinite(&self) -> Tensor<bool> {

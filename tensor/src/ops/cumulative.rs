@@ -147,14 +147,7 @@ impl<T: Number> Tensor<T> {
 
 /// # Cumulative operations
 impl<T: Real> Tensor<T> {
-    /// Running product along an axis: `yᵢ = Π_{j ≤ i} xⱼ`, multiplied in order, in `f64`, and each product
-    /// rounded once.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// assert_eq!(x.cumprod(1).to_vec(), [1.0, 2.0, 3.0, 12.0]);
-    /// ```
+    /// As [`Tensor::cumsum`] for products of floats: `yᵢ = Π_{j ≤ i} xⱼ`.
     #[track_caller]
     pub fn cumprod(&self, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("cumprod", axis).or_panic();
@@ -177,12 +170,6 @@ impl<T: Real> Tensor<T> {
 
     /// For each element the product of all other elements over `axes`: the derivative of
     /// [`Tensor::prod`], correct also where elements are 0.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([2.0f32, 0.0, 5.0]);
-    /// assert_eq!(x.prod_of_others(..).to_vec(), [0.0, 10.0, 0.0]);
-    /// ```
     #[track_caller]
     pub fn prod_of_others(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("prod", self.shape()).or_panic();

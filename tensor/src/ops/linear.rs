@@ -43,13 +43,6 @@ impl<T: Real> Tensor<T> {
     ///
     /// # Panics
     /// If shapes do not agree; the residual is not broadcast.
-    ///
-    /// ```
-    /// use retrograd_tensor::Tensor;
-    /// let w = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// let y = Tensor::from([1.0, -1.0]).linear_add(&w, None, &Tensor::from([10.0, 20.0]));
-    /// assert_eq!(y.to_vec(), [9.0, 19.0]);
-    /// ```
     #[track_caller]
     pub fn linear_add(
         &self,
@@ -183,7 +176,7 @@ fn matrix_of<T: Real>(x: &Tensor<T>) -> MatRef<'_, T> {
 }
 
 /// The shape of a linear layer's result.
-pub fn linear_shape<T: Real>(
+fn linear_shape<T: Real>(
     x: &Tensor<T>,
     weight: &Tensor<T>,
     bias: Option<&Tensor<T>>,

@@ -224,11 +224,6 @@ impl<T: Real> RowKernel<T, 1> for CrossEntropyVjp<'_, T> {
 
 impl CrossEntropy {
     /// Whether a target is ignored.
-    ///
-    /// ```
-    /// use retrograd_tensor::ops::loss::CrossEntropy;
-    /// assert!(CrossEntropy::default().ignores(-100i64));
-    /// ```
     pub fn ignores<I: Integer>(&self, target: I) -> bool {
         self.ignore_index.is_some_and(|ignored| target.to_i128() == i128::from(ignored))
     }
@@ -348,7 +343,8 @@ impl<T: Real> Tensor<T> {
     /// all are, the loss is 0 (PyTorch gives NaN). [`Reduction::None`] gives the loss of every row, in
     /// the shape of the targets, and 0 for ignored rows.
     ///
-    /// The classes are the last axis. [`CrossEntropy::axis`] is another: 1 for PyTorch's `[N, C, L]`.
+    /// **The classes are the last axis by default, and axis 1 in PyTorch**: logits `[N, C, L]` need the
+    /// [axis](CrossEntropy::axis) 1, without which they are read as `[N, L, C]` if `C = L`.
     ///
     /// # Panics
     /// If shapes do not agree, or a target is neither a class nor ignored.

@@ -48,23 +48,12 @@ impl Tensor<bool> {
     }
 
     /// `self ∨ other`, broadcast; also `self | other`.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Tensor::from([true, false]), Tensor::from([false, false]));
-    /// assert_eq!(a.or(&b).to_vec(), [true, false]);
-    /// ```
     #[track_caller]
     pub fn or(&self, other: &Tensor<bool>) -> Tensor<bool> {
         zip_with("or", self, other, |a, b| a | b)
     }
 
     /// `¬ self`; also `!self`.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!((!&Tensor::from([true, false])).to_vec(), [false, true]);
-    /// ```
     pub fn not(&self) -> Tensor<bool> {
         map_with("not", self, |a: bool| !a)
     }
@@ -99,12 +88,6 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If the shapes do not broadcast.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1.0f32, -2.0], [3.0, -4.0]]);
-    /// assert_eq!(x.masked_select(&x.gt(0.0)).to_vec(), [1.0, 3.0]);
-    /// ```
     #[track_caller]
     pub fn masked_select(&self, mask: &Tensor<bool>) -> Tensor<T> {
         let shape = common_shape("masked_select", [self.shape(), mask.shape()]);
@@ -153,17 +136,7 @@ impl<T: Element> Tensor<T> {
         triangle("tril", self, |row| row.saturating_add(diagonal).saturating_add(1), true)
     }
 
-    /// The upper triangle of the last two axes: element `[.., i, j]` if `j - i >= diagonal`,
-    /// else 0. A diagonal of 0 is the main one, positive ones lie above it.
-    ///
-    /// # Panics
-    /// If there are fewer than two axes.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// assert_eq!(x.triu(1).to_vec(), [0.0, 2.0, 0.0, 0.0]);
-    /// ```
+    /// As [`Tensor::tril`] for the upper triangle: element `[.., i, j]` if `j - i >= diagonal`.
     #[track_caller]
     pub fn triu(&self, diagonal: isize) -> Tensor<T> {
         triangle("triu", self, |row| row.saturating_add(diagonal), false)

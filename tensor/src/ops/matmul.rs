@@ -110,12 +110,6 @@ impl<T: Real> Tensor<T> {
     }
 
     /// Inner product of two vectors, a scalar.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let (a, b) = (Tensor::from([1.0f32, 2.0]), Tensor::from([3.0, 4.0]));
-    /// assert_eq!(a.dot(&b).item(), 11.0);
-    /// ```
     #[track_caller]
     pub fn dot(&self, other: &Tensor<T>) -> Tensor<T> {
         let fits = self.rank() == 1 && self.shape() == other.shape();

@@ -200,12 +200,6 @@ impl<T: Real, P: Pointwise<T>> Elementwise<T, 2> for Vjp<P> {
 /// # Pointwise operations of your own
 impl<T: Real> Tensor<T> {
     /// `f` of every element.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::ops::unary::Sqrt;
-    /// assert_eq!(Tensor::from([4.0f32, 9.0]).map(Sqrt).to_vec(), [2.0, 3.0]);
-    /// ```
     #[track_caller]
     pub fn map<P: Pointwise<T>>(&self, op: P) -> Tensor<T> {
         elementwise(P::NAME, Forward(op), [self])

@@ -95,12 +95,6 @@ impl<T: Number> Tensor<T> {
     }
 
     /// The product over axes. An empty product is 1.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// assert_eq!(x.prod(-1).to_vec(), [2.0, 12.0]);
-    /// ```
     #[track_caller]
     pub fn prod(&self, axes: impl Axes) -> Tensor<T> {
         T::case(ProductCase("prod", self, axes.resolve("prod", self.shape()).or_panic()))
@@ -123,16 +117,7 @@ impl<T: Number> Tensor<T> {
         T::case(MaxCase("max", self, axes))
     }
 
-    /// The minimum over axes; NaN if an element is NaN.
-    ///
-    /// # Panics
-    /// If a reduced axis is empty.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// assert_eq!(x.min(-1).to_vec(), [1.0, 3.0]);
-    /// ```
+    /// As [`Tensor::max`] for the smallest element.
     #[track_caller]
     pub fn min(&self, axes: impl Axes) -> Tensor<T> {
         let axes = self.axes_of_extremum("min", axes);
@@ -164,17 +149,7 @@ impl<T: Number> Tensor<T> {
         reduce_with("argmax", self, axes, true, |line| best(line, |new, old| new > old))
     }
 
-    /// Index of the smallest element over axes: the first of equals, and the first NaN if there
-    /// is one. Over several axes, the row-major index within them.
-    ///
-    /// # Panics
-    /// If a reduced axis is empty.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1.0f32, 7.0, 1.0]]);
-    /// assert_eq!(x.argmin(-1).to_vec(), [0]);
-    /// ```
+    /// As [`Tensor::argmax`] for the smallest element.
     #[track_caller]
     pub fn argmin(&self, axes: impl Axes) -> Tensor<i64> {
         reduce_with("argmin", self, axes, true, |line| best(line, |new, old| new < old))
@@ -184,11 +159,6 @@ impl<T: Number> Tensor<T> {
     ///
     /// # Panics
     /// If there are fewer than two axes, or a sum of integers does not fit their type.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]).trace().item(), 5.0);
-    /// ```
     #[track_caller]
     pub fn trace(&self) -> Tensor<T> {
         let diagonal = self.view_by(|layout| layout.diagonal("trace", -2, -1, 0));
@@ -205,13 +175,6 @@ impl<T: Number> Tensor<T> {
     }
 
     /// The number of elements that a reduction over `axes` combines to one.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::Axes;
-    /// let x = Tensor::<f32>::ones([2, 3, 5]);
-    /// assert_eq!(x.count([0, 2].resolve("count", x.shape()).unwrap()), 10);
-    /// ```
     pub fn count(&self, axes: AxisSet) -> usize {
         axes.iter().map(|i| self.shape()[i]).product()
     }
@@ -220,12 +183,6 @@ impl<T: Number> Tensor<T> {
 /// # Reductions of floats
 impl<T: Real> Tensor<T> {
     /// The mean over axes. The mean of no elements is NaN.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// assert_eq!(x.mean(0).to_vec(), [2.0, 3.0]);
-    /// ```
     #[track_caller]
     pub fn mean(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("mean", self.shape()).or_panic();
@@ -339,12 +296,6 @@ impl<T: Real> Tensor<T> {
     }
 
     /// `ln Σ eˣ` over axes, without overflow. Of no elements it is -inf.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([1000.0f64, 1000.0]);
-    /// assert_eq!(x.logsumexp(..).item(), 1000.0 + 2f64.ln()); // no overflow
-    /// ```
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("logsumexp", self.shape()).or_panic();
@@ -355,11 +306,6 @@ impl<T: Real> Tensor<T> {
     }
 
     /// The Euclidean norm over axes, `√Σx²`; [`Tensor::vector_norm`] takes other exponents.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Tensor::from([3.0f32, 4.0]).norm(..).item(), 5.0);
-    /// ```
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Tensor<T> {
         self.norm_and_scales(axes.resolve("norm", self.shape()).or_panic()).0
@@ -382,8 +328,8 @@ impl<T: Real> Tensor<T> {
         norm_keepdim = norm() -> Tensor<T>;
     }
 
-    /// The adjoint of [`Tensor::broadcast_to`]: sums over the axes that were broadcast, so
-    /// that the result has `shape`.
+    /// The adjoint of [`Tensor::broadcast_to`], `sum_to_size` in PyTorch: sums over the axes that were
+    /// broadcast, so that the result has `shape`.
     ///
     /// # Panics
     /// If `shape` does not broadcast to the shape of `self`.
@@ -469,12 +415,6 @@ impl Tensor<bool> {
     }
 
     /// Whether all elements over axes are true. Of no elements it is true.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[true, false], [true, true]]);
-    /// assert_eq!(x.all(-1).to_vec(), [false, true]);
-    /// ```
     #[track_caller]
     pub fn all(&self, axes: impl Axes) -> Tensor<bool> {
         reduce_with("all", self, axes, false, |mut line| Iterator::all(&mut line, |b| b))
@@ -486,11 +426,6 @@ impl Tensor<bool> {
     }
 
     /// The number of true elements.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Tensor::from([true, false, true]).count_true(), 2);
-    /// ```
     #[track_caller]
     pub fn count_true(&self) -> usize {
         self.contiguous().as_slice().iter().filter(|&&b| b).count()

@@ -35,12 +35,6 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If the axis does not exist.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([2.0f32, 9.0, 5.0]);
-    /// assert_eq!(x.argsort(0, false).to_vec(), [0, 2, 1]);
-    /// ```
     #[track_caller]
     pub fn argsort(&self, axis: isize, descending: bool) -> Tensor<i64> {
         self.sort(axis, descending).1

@@ -171,12 +171,6 @@ impl<T: Number> Tensor<T> {
     ///
     /// # Panics
     /// If the negative of an integer does not fit its type.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([1.0f32, -2.0]);
-    /// assert_eq!(x.neg().to_vec(), [-1.0, 2.0]);
-    /// ```
     #[track_caller]
     pub fn neg(&self) -> Tensor<T> {
         T::case(NegCase(self))
@@ -229,36 +223,18 @@ unary_case!(AbsCase: "abs", Abs, |x: i128| x.abs());
 /// # Unary functions
 impl<T: Real> Tensor<T> {
     /// -1, 0 or 1; NaN of NaN. The derivative is 0 everywhere.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([-2.0f32, 0.0, 3.0]);
-    /// assert_eq!(x.sign().to_vec(), [-1.0, 0.0, 1.0]);
-    /// ```
     #[track_caller]
     pub fn sign(&self) -> Tensor<T> {
         self.map(Sign)
     }
 
     /// The largest integer that is not above `x`. The derivative is 0.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([-1.5f32, 0.0, 1.5]);
-    /// assert_eq!(x.floor().to_vec(), [-2.0, 0.0, 1.0]);
-    /// ```
     #[track_caller]
     pub fn floor(&self) -> Tensor<T> {
         self.map(Floor)
     }
 
     /// The smallest integer that is not below `x`. The derivative is 0.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([-1.5f32, 0.0, 1.5]);
-    /// assert_eq!(x.ceil().to_vec(), [-1.0, 0.0, 2.0]);
-    /// ```
     #[track_caller]
     pub fn ceil(&self) -> Tensor<T> {
         self.map(Ceil)
@@ -277,60 +253,30 @@ impl<T: Real> Tensor<T> {
     }
 
     /// The integer part: `x` rounded towards 0. The derivative is 0.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([-1.5f32, 0.0, 1.5]);
-    /// assert_eq!(x.trunc().to_vec(), [-1.0, 0.0, 1.0]);
-    /// ```
     #[track_caller]
     pub fn trunc(&self) -> Tensor<T> {
         self.map(Trunc)
     }
 
     /// `x²`
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([-2.0f32, 3.0]);
-    /// assert_eq!(x.square().to_vec(), [4.0, 9.0]);
-    /// ```
     #[track_caller]
     pub fn square(&self) -> Tensor<T> {
         self.map(Square)
     }
 
     /// `√x`, correctly rounded; NaN below 0. The derivative at 0 is infinite.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let y = Tensor::from([4.0f32, -1.0]).sqrt().to_vec();
-    /// assert!(y[0] == 2.0 && y[1].is_nan());
-    /// ```
     #[track_caller]
     pub fn sqrt(&self) -> Tensor<T> {
         self.map(Sqrt)
     }
 
     /// `1/√x`; infinite at 0, NaN below.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([4.0f32, 0.0]);
-    /// assert_eq!(x.rsqrt().to_vec(), [0.5, f32::INFINITY]);
-    /// ```
     #[track_caller]
     pub fn rsqrt(&self) -> Tensor<T> {
         self.map(Rsqrt)
     }
 
     /// `1/x`
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([4.0f32, -0.5]);
-    /// assert_eq!(x.recip().to_vec(), [0.25, -2.0]);
-    /// ```
     #[doc(alias = "reciprocal")]
     #[track_caller]
     pub fn recip(&self) -> Tensor<T> {
@@ -338,12 +284,6 @@ impl<T: Real> Tensor<T> {
     }
 
     /// `eˣ`
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([0.0f32, f32::NEG_INFINITY, 1000.0]);
-    /// assert_eq!(x.exp().to_vec(), [1.0, 0.0, f32::INFINITY]);
-    /// ```
     #[track_caller]
     pub fn exp(&self) -> Tensor<T> {
         self.map(Exp)
@@ -362,12 +302,6 @@ impl<T: Real> Tensor<T> {
     }
 
     /// Natural logarithm; -inf at 0, NaN below.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([1.0f32, 0.0]);
-    /// assert_eq!(x.ln().to_vec(), [0.0, f32::NEG_INFINITY]);
-    /// ```
     #[doc(alias = "log")]
     #[track_caller]
     pub fn ln(&self) -> Tensor<T> {
@@ -375,48 +309,24 @@ impl<T: Real> Tensor<T> {
     }
 
     /// `ln(1 + x)`, accurate near 0; NaN below -1.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([0.0f64, 1e-20]);
-    /// assert_eq!(x.log1p().to_vec(), [0.0, 1e-20]);
-    /// ```
     #[track_caller]
     pub fn log1p(&self) -> Tensor<T> {
         self.map(Log1p)
     }
 
     /// Sine, of radians.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([0.0f64, std::f64::consts::FRAC_PI_2]);
-    /// assert_eq!(x.sin().to_vec(), [0.0, 1.0]);
-    /// ```
     #[track_caller]
     pub fn sin(&self) -> Tensor<T> {
         self.map(Sin)
     }
 
     /// Cosine, of radians.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([0.0f64, std::f64::consts::PI]);
-    /// assert_eq!(x.cos().to_vec(), [1.0, -1.0]);
-    /// ```
     #[track_caller]
     pub fn cos(&self) -> Tensor<T> {
         self.map(Cos)
     }
 
     /// Error function, `2/√π ∫₀ˣ e^(-t²) dt`.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([0.0f64, 10.0]);
-    /// assert_eq!(x.erf().to_vec(), [0.0, 1.0]);
-    /// ```
     #[track_caller]
     pub fn erf(&self) -> Tensor<T> {
         self.map(Erf)
@@ -440,12 +350,6 @@ impl<T: Real> Tensor<T> {
     ///
     /// # Panics
     /// If `lo > hi` or either is NaN.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([-3.0f32, 0.5, 9.0]);
-    /// assert_eq!(x.clamp(-1.0, 1.0).to_vec(), [-1.0, 0.5, 1.0]);
-    /// ```
     #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(&self, lo: T, hi: T) -> Tensor<T> {
@@ -458,12 +362,6 @@ impl<T: Real> Tensor<T> {
     /// `x` with other numbers for NaN, `∞` and `-∞`; PyTorch's defaults are 0 and the largest finite
     /// numbers, [`Float::MAX`](crate::Float::MAX) and its negative. The derivative is 1 where `x` is finite
     /// and 0 elsewhere.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.0]);
-    /// assert_eq!(x.nan_to_num(0.0, 9.0, -9.0).to_vec(), [0.0, 9.0, -9.0, 2.0]);
-    /// ```
     #[track_caller]
     pub fn nan_to_num(&self, nan: T, posinf: T, neginf: T) -> Tensor<T> {
         self.map(NanToNum { nan, posinf, neginf })

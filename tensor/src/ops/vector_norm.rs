@@ -59,12 +59,6 @@ impl<T: Real> Tensor<T> {
     }
 
     /// [`Tensor::vector_norm`], axes kept with size 1.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[3.0f32, -4.0], [0.0, 2.0]]);
-    /// assert_eq!(x.vector_norm_keepdim(-1, 1.0), Tensor::from([[7.0], [2.0]]));
-    /// ```
     #[track_caller]
     pub fn vector_norm_keepdim(&self, axes: impl Axes, p: f64) -> Tensor<T> {
         let axes = check_vector_norm(self.shape(), axes, p).or_panic();
