@@ -143,7 +143,7 @@ fn first_of_each<T: Real>(
 
 /// The methods that keep the reduced axes with size 1.
 macro_rules! keepdim {
-    ($($keepdim:ident = $name:ident($($arg:ident: $type:ty),*);)*) => {$(
+    ($(pub fn $keepdim:ident = $name:ident($($arg:ident: $type:ty),*);)*) => {$(
         #[doc = concat!("As [`Tensor::", stringify!($keepdim), "`].")]
         #[track_caller]
         pub fn $keepdim(&self, axes: impl Axes, $($arg: $type),*) -> Var<T> {
@@ -355,13 +355,13 @@ impl<T: Real> Var<T> {
     }
 
     keepdim! {
-        prod_keepdim = prod();
-        max_keepdim = max();
-        min_keepdim = min();
-        var_keepdim = var(correction: usize);
-        std_keepdim = std(correction: usize);
-        logsumexp_keepdim = logsumexp();
-        norm_keepdim = norm();
+        pub fn prod_keepdim = prod();
+        pub fn max_keepdim = max();
+        pub fn min_keepdim = min();
+        pub fn var_keepdim = var(correction: usize);
+        pub fn std_keepdim = std(correction: usize);
+        pub fn logsumexp_keepdim = logsumexp();
+        pub fn norm_keepdim = norm();
     }
 
     /// As [`Tensor::cumprod`]; the gradient is exact also where elements are 0.

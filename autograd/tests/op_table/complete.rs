@@ -98,7 +98,9 @@ const fn all_known(source: &str) -> usize {
     let text = source.as_bytes();
     let (mut at, mut found) = (0, 0);
     while at < text.len() {
-        let name = if occurs(text, at, "    pub fn ") {
+        let name = if occurs(text, at, "        pub fn ") {
+            word(source, at + 15) // an entry of a macro
+        } else if occurs(text, at, "    pub fn ") {
             word(source, at + 11)
         } else if occurs(text, at, "pub fn ") {
             word(source, at + 7)
@@ -125,7 +127,8 @@ fn is_defined(name: &str) -> bool {
         let text = source.as_bytes();
         let mut at = 0;
         while at < text.len() {
-            if occurs(text, at, "    pub fn ") && equal(word(source, at + 11), name)
+            if occurs(text, at, "        pub fn ") && equal(word(source, at + 15), name)
+                || occurs(text, at, "    pub fn ") && equal(word(source, at + 11), name)
                 || occurs(text, at, "pub fn ") && equal(word(source, at + 7), name)
             {
                 return true;
