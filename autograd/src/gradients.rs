@@ -171,14 +171,6 @@ impl<T: Real> Gradients<T> {
     /// The Euclidean norm of all gradients as one vector, `√Σg²`, NaN if one is not finite.
     /// Squares are added up in `T` within blocks and in f64 across them; the result
     /// neither overflows nor vanishes where the norm itself does not.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([3.0f32, 4.0]));
-    /// let grads = (&x * &x).sum(..).backward(); // [6, 8]
-    /// assert_eq!(grads.norm(), 10.0);
-    /// ```
     #[inline(never)]
     pub fn norm(&self) -> f64 {
         norm_of_parts(&self.norms().into_values().collect::<Vec<_>>())

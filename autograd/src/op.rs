@@ -261,18 +261,6 @@ impl<T: Real> Operand<'_, T> {
 
     /// A slot, with the value on a condition: usually that the gradient of another input, which
     /// depends on it, is needed.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static MUL: Op = Op::new("mul", &["a", "b"]);
-    /// let (a, b) = (Var::leaf(Tensor::scalar(3.0f32)), Var::leaf(Tensor::scalar(2.0)));
-    /// let y = Var::from_op(&MUL, a.value() * b.value(), [&a, &b], |[a, b]| {
-    ///     let (a, b) = (a.save_if(b.needs_grad()), b.save_if(a.needs_grad()));
-    ///     move |cx, g| InputGrads::of(&a, || g * &cx.input(&b)).and(&b, || g * &cx.input(&a))
-    /// });
-    /// assert_eq!(y.backward().get(&a).unwrap().item(), 2.0);
-    /// ```
     pub fn save_if(self, condition: bool) -> Slot<T> {
         if let Some(var) = self.var.filter(|_| condition) {
             observe::saved_input(self.at, var.value());

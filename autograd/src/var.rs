@@ -16,13 +16,6 @@ impl<T: Real> Var<T> {
     }
 
     /// A constant: a variable without a gradient.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([1.0f32, 2.0]));
-    /// assert!(!x.is_tracked() && !x.exp().is_tracked());
-    /// ```
     #[track_caller]
     pub fn constant(value: Tensor<T>) -> Var<T> {
         Var { value, edge: Edge::Constant }
@@ -98,13 +91,6 @@ impl<T: Real> Var<T> {
     }
 
     /// Whether it is a leaf, or computed from one: `requires_grad` in PyTorch.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{Var, no_grad};
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::scalar(1.0f32));
-    /// assert!(x.exp().is_tracked() && !no_grad(|| x.exp()).is_tracked());
-    /// ```
     pub fn is_tracked(&self) -> bool {
         !matches!(self.edge, Edge::Constant)
     }

@@ -87,11 +87,6 @@ impl Note {
 
 impl Checkpoint {
     /// An empty checkpoint.
-    ///
-    /// ```
-    /// # use retrograd_nn::checkpoint::Checkpoint;
-    /// assert_eq!(Checkpoint::new().get::<f32>("model").unwrap().len(), 0);
-    /// ```
     pub fn new() -> Self {
         Self::default()
     }
@@ -198,11 +193,6 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If there is no such note, or it has another form.
-    ///
-    /// ```
-    /// # use retrograd_nn::checkpoint::Checkpoint;
-    /// assert!(Checkpoint::new().read_note::<u64>("step").is_err());
-    /// ```
     pub fn read_note<D: DeserializeOwned>(&self, name: &str) -> Result<D, CheckpointError> {
         let absent = |why: String| CheckpointError::Absent(format!("note {name}{why}"));
         let note = self.notes.get(name).ok_or_else(|| absent(String::new()))?;

@@ -45,11 +45,6 @@ impl Dropout {
     }
 
     /// The probability.
-    ///
-    /// ```
-    /// # use retrograd_nn::Dropout;
-    /// assert_eq!(Dropout::new(0.25).p(), 0.25);
-    /// ```
     pub fn p(&self) -> f64 {
         self.p
     }

@@ -41,13 +41,6 @@ impl<T: Real> Ema<T> {
     ///
     /// # Errors
     /// If the decay is not in `[0, 1]`.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Ema, Linear};
-    /// # use retrograd_tensor::random::Rng;
-    /// let model = Linear::<f32>::new(2, 1, &mut Rng::new(1));
-    /// assert!(Ema::new(&model, 0.999).is_ok() && Ema::new(&model, 1.5).is_err());
-    /// ```
     pub fn new(model: &impl Module<T>, decay: f64) -> Result<Self, ConfigError> {
         if !(0.0..=1.0).contains(&decay) {
             return Err(ConfigError(format!("the decay must be in [0, 1], got {decay}")));
@@ -77,15 +70,6 @@ impl<T: Real> Ema<T> {
     }
 
     /// Adds the present weights to the average, as after a step of the optimiser.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Ema, Linear};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let model = Linear::<f32>::new(2, 1, &mut Rng::new(1));
-    /// let mut ema = Ema::new(&model, 0.9).unwrap();
-    /// ema.update();
-    /// assert_eq!(ema.updates(), 1);
-    /// ```
     pub fn update(&mut self) {
         let n = self.updates as f64;
         let warm = if self.has_warmup { (1.0 + n) / (10.0 + n) } else { 1.0 };
@@ -98,13 +82,6 @@ impl<T: Real> Ema<T> {
     }
 
     /// Number of updates.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Ema, Linear};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let model = Linear::<f32>::new(2, 1, &mut Rng::new(1));
-    /// assert_eq!(Ema::new(&model, 0.9).unwrap().updates(), 0);
-    /// ```
     pub fn updates(&self) -> u64 {
         self.updates
     }
@@ -131,14 +108,6 @@ impl<T: Real> Ema<T> {
     }
 
     /// The averages by the names of their parameters. The number of updates is [`Ema::updates`].
-    ///
-    /// ```
-    /// # use retrograd_nn::{Ema, Linear};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let model = Linear::<f32>::new(2, 1, &mut Rng::new(1));
-    /// let ema = Ema::new(&model, 0.9).unwrap();
-    /// assert!(ema.state_dict().contains_key("weight"));
-    /// ```
     pub fn state_dict(&self) -> StateDict<T> {
         self.averages.iter().map(|(name, average)| (name.clone(), average.value())).collect()
     }

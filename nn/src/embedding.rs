@@ -18,28 +18,12 @@ pub struct Embedding<T: Real = f32> {
 
 impl<T: Real> Embedding<T> {
     /// A table of `entries` vectors.
-    ///
-    /// ```
-    /// # use retrograd_nn::Embedding;
-    /// # use retrograd_tensor::random::Rng;
-    /// let table = Embedding::<f32>::new(10, 4, &mut Rng::new(1));
-    /// assert_eq!(table.weight.shape(), [10, 4]);
-    /// ```
     #[track_caller]
     pub fn new(entries: usize, width: usize, rng: &mut Rng) -> Self {
         Embedding { weight: Param::new(Init::Normal { std: 1.0 }.sample([entries, width], rng)) }
     }
 
     /// Samples the entries anew.
-    ///
-    /// ```
-    /// # use retrograd_nn::Embedding;
-    /// # use retrograd_nn::init::Init;
-    /// # use retrograd_tensor::random::Rng;
-    /// let table = Embedding::<f32>::new(10, 4, &mut Rng::new(1));
-    /// let table = table.init(Init::Constant(0.5), &mut Rng::new(1));
-    /// assert_eq!(table.weight.value().sum(..).item(), 20.0);
-    /// ```
     #[track_caller]
     pub fn init(self, init: Init, rng: &mut Rng) -> Self {
         self.weight.set(init.sample(self.weight.shape(), rng));

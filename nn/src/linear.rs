@@ -26,13 +26,6 @@ impl<T: Real> Linear<T> {
     ///
     /// # Panics
     /// If there is no memory for so many weights.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_tensor::random::Rng;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// assert_eq!((layer.weight.shape(), layer.bias.as_ref().unwrap().shape()), ([2, 3].into(), [2].into()));
-    /// ```
     #[track_caller]
     pub fn new(inputs: usize, outputs: usize, rng: &mut Rng) -> Self {
         let layer = Linear::without_bias(inputs, outputs, rng);
@@ -64,15 +57,6 @@ impl<T: Real> Linear<T> {
     }
 
     /// Samples the weight anew, and sets the bias to 0 if there is one.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::init::Init;
-    /// # use retrograd_tensor::random::Rng;
-    /// let rng = &mut Rng::new(1);
-    /// let layer = Linear::<f32>::new(3, 2, rng).init(Init::Normal { std: 0.02 }, rng);
-    /// assert_eq!(layer.bias.unwrap().value().to_vec(), [0.0, 0.0]);
-    /// ```
     #[track_caller]
     pub fn init(self, init: Init, rng: &mut Rng) -> Self {
         self.weight.set(init.sample(self.weight.shape(), rng));

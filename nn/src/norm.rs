@@ -47,11 +47,6 @@ impl<T: Real> LayerNorm<T> {
     }
 
     /// A layer without a bias.
-    ///
-    /// ```
-    /// # use retrograd_nn::LayerNorm;
-    /// assert!(LayerNorm::<f32>::without_bias(2).bias.is_none());
-    /// ```
     #[track_caller]
     pub fn without_bias(width: usize) -> Self {
         LayerNorm { weight: Param::new(Tensor::ones([width])), bias: None, eps: 1e-5 }
@@ -133,16 +128,6 @@ impl<T: Real> RmsNorm<T> {
     ///
     /// # Panics
     /// If there is no axis.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Pass, RmsNorm};
-    /// # use retrograd_tensor::Tensor;
-    /// let norm = RmsNorm::<f32>::over(&[2, 2]);
-    /// let x = Var::constant(Tensor::from([[1.0, 1.0], [3.0, 5.0]]));
-    /// let y = norm.forward(&x, &mut Pass::eval());
-    /// assert!((y.value().at(&[1, 0]) - 1.0).abs() < 1e-4); // √((1 + 1 + 9 + 25) / 4) = 3
-    /// ```
     #[track_caller]
     pub fn over(normalized_shape: &[usize]) -> Self {
         check_normalized_shape(normalized_shape).or_panic();

@@ -97,22 +97,11 @@ pub enum StateRule {
 
 impl StateMap {
     /// The map that changes nothing.
-    ///
-    /// ```
-    /// # use retrograd_nn::StateMap;
-    /// assert!(StateMap::new().rules().is_empty());
-    /// ```
     pub fn new() -> StateMap {
         StateMap::default()
     }
 
     /// The rules, in the order in which they are applied by [`StateMap::import`].
-    ///
-    /// ```
-    /// # use retrograd_nn::StateMap;
-    /// let map = StateMap::new().ignore("mask").transpose("w");
-    /// assert_eq!(map.rules().len(), 2);
-    /// ```
     pub fn rules(&self) -> &[StateRule] {
         &self.rules
     }

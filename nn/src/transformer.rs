@@ -32,11 +32,6 @@ pub struct TransformerLayerConfig {
 impl TransformerLayerConfig {
     /// PyTorch's defaults for this width and number of heads, with an inner width of `4 · width`
     /// instead of 2048: dropout 0.1, ReLU, post-norm.
-    ///
-    /// ```
-    /// # use retrograd_nn::TransformerLayerConfig;
-    /// assert_eq!(TransformerLayerConfig::new(64, 4).hidden, 256);
-    /// ```
     pub fn new(width: usize, heads: usize) -> Self {
         TransformerLayerConfig {
             width,
@@ -158,17 +153,6 @@ impl<T: Real> TransformerEncoderLayer<T> {
     }
 
     /// The output for `x`. The spec masks keys, such as padding.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::Mask;
-    /// # use retrograd_nn::{Pass, TransformerEncoderLayer, TransformerLayerConfig};
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// let config = TransformerLayerConfig::new(8, 2);
-    /// let layer = TransformerEncoderLayer::<f32>::new(config, &mut Rng::new(1));
-    /// let x = Var::constant(Tensor::ones([3, 8]));
-    /// assert_eq!(*layer.forward(&x, Mask::full(), &mut Pass::eval()).shape(), [3, 8]);
-    /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let call = Call::start(self);

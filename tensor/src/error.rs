@@ -53,12 +53,6 @@ pub struct ShapeError {
 
 impl ShapeError {
     /// An error without a hint.
-    ///
-    /// ```
-    /// # use retrograd_tensor::{ErrorKind, ShapeError};
-    /// let error = ShapeError::new("dot", ErrorKind::Mismatch, "[3] and [4] differ");
-    /// assert_eq!(error.to_string(), "dot: [3] and [4] differ");
-    /// ```
     pub fn new(op: &'static str, kind: ErrorKind, detail: impl Into<String>) -> Self {
         ShapeError { op, kind, detail: detail.into(), hint: None }
     }

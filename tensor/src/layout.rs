@@ -34,24 +34,12 @@ impl Layout {
     }
 
     /// The shape.
-    ///
-    /// ```
-    /// # use retrograd_tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert_eq!(*layout.shape(), [2, 3]);
-    /// ```
     #[inline]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
     /// The stride of each axis, in elements.
-    ///
-    /// ```
-    /// # use retrograd_tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert_eq!(layout.transpose("t", 0, 1).unwrap().strides(), [1, 3]);
-    /// ```
     #[inline]
     pub fn strides(&self) -> &[isize] {
         &self.strides[..self.shape.rank()]
@@ -64,12 +52,6 @@ impl Layout {
     }
 
     /// The offset of the element at index 0, 0, ...
-    ///
-    /// ```
-    /// # use retrograd_tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert_eq!(layout.select("row", 0, 1).unwrap().offset(), 3);
-    /// ```
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -173,12 +155,6 @@ impl Layout {
     }
 
     /// The layout with permuted axes.
-    ///
-    /// ```
-    /// # use retrograd_tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert_eq!(*layout.permute("permute", &[1, 0]).unwrap().shape(), [3, 2]);
-    /// ```
     pub fn permute(&self, op: &'static str, axes: &[isize]) -> Result<Layout> {
         let rank = self.shape.rank();
         require(axes.len() == rank, op, ErrorKind::Rank, || {
@@ -200,12 +176,6 @@ impl Layout {
     }
 
     /// The layout with two axes exchanged.
-    ///
-    /// ```
-    /// # use retrograd_tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert_eq!(*layout.transpose("transpose", 0, -1).unwrap().shape(), [3, 2]);
-    /// ```
     pub fn transpose(&self, op: &'static str, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (self.shape.axis(op, a)?, self.shape.axis(op, b)?);
         let mut order: Vec<isize> = (0..self.shape.rank() as isize).collect();
@@ -250,12 +220,6 @@ impl Layout {
     }
 
     /// [`Layout::slice`] with a range that may be unbounded.
-    ///
-    /// ```
-    /// # use retrograd_tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert_eq!(*layout.slice_range("slice", 1, 1.., 1).unwrap().shape(), [2, 2]);
-    /// ```
     pub fn slice_range(
         &self,
         op: &'static str,
@@ -290,12 +254,6 @@ impl Layout {
     }
 
     /// The layout at one index of an axis, which is removed.
-    ///
-    /// ```
-    /// # use retrograd_tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert_eq!(*layout.select("select", 1, 0).unwrap().shape(), [2]);
-    /// ```
     pub fn select(&self, op: &'static str, axis: isize, index: usize) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
         let size = self.shape[axis];
@@ -307,12 +265,6 @@ impl Layout {
     }
 
     /// The layout without an axis of size 1.
-    ///
-    /// ```
-    /// # use retrograd_tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 1].into());
-    /// assert_eq!(*layout.squeeze("squeeze", 1).unwrap().shape(), [2]);
-    /// ```
     pub fn squeeze(&self, op: &'static str, axis: isize) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
         require(self.shape[axis] == 1, op, ErrorKind::Mismatch, || {
@@ -322,12 +274,6 @@ impl Layout {
     }
 
     /// The layout with a new axis of size 1 before `axis`; `-1` appends one.
-    ///
-    /// ```
-    /// # use retrograd_tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert_eq!(*layout.unsqueeze("unsqueeze", 0).unwrap().shape(), [1, 2, 3]);
-    /// ```
     pub fn unsqueeze(&self, op: &'static str, axis: isize) -> Result<Layout> {
         let rank = self.shape.rank();
         let at = if axis < 0 { axis + rank as isize + 1 } else { axis };
@@ -411,12 +357,6 @@ impl Layout {
     }
 
     /// The elements `i, i + offset` of two axes, as a new last axis.
-    ///
-    /// ```
-    /// # use retrograd_tensor::layout::Layout;
-    /// let layout = Layout::contiguous([3, 3].into());
-    /// assert_eq!(layout.diagonal("diagonal", 0, 1, 0).unwrap().strides(), [4]);
-    /// ```
     pub fn diagonal(&self, op: &'static str, a: isize, b: isize, offset: isize) -> Result<Layout> {
         let (a, b) = (self.shape.axis(op, a)?, self.shape.axis(op, b)?);
         require(a != b, op, ErrorKind::Axis, || {

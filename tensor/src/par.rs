@@ -20,11 +20,6 @@ use rayon::prelude::*;
 
 /// The number of threads that parallel work on this thread uses; in one of fewer [`shards`] than
 /// threads, its share of them.
-///
-/// ```
-/// # use retrograd_tensor::{threads, with_threads};
-/// assert_eq!(with_threads(3, threads), 3);
-/// ```
 pub fn threads() -> usize {
     let Settings { single_threaded, sharing, .. } = Settings::current();
     if single_threaded { 1 } else { rayon::current_num_threads().div_ceil(sharing) }

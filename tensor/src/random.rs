@@ -63,21 +63,11 @@ impl Key {
     }
 
     /// The seed.
-    ///
-    /// ```
-    /// # use retrograd_tensor::random::Key;
-    /// assert_eq!(Key::new(1, 2).seed(), 1);
-    /// ```
     pub fn seed(self) -> u64 {
         self.seed
     }
 
     /// The stream.
-    ///
-    /// ```
-    /// # use retrograd_tensor::random::Key;
-    /// assert_eq!(Key::new(1, 2).stream(), 2);
-    /// ```
     pub fn stream(self) -> u64 {
         self.stream
     }
@@ -97,32 +87,16 @@ impl Key {
     }
 
     /// 64 random bits.
-    ///
-    /// ```
-    /// # use retrograd_tensor::random::Key;
-    /// let key = Key::new(1, 0);
-    /// assert_ne!(key.bits(0), key.bits(1));
-    /// ```
     pub fn bits(self, index: u64) -> u64 {
         self.pair(index / 2)[(index % 2) as usize]
     }
 
     /// Uniform in `[0, 1)`: the upper 53 of [`Key::bits`].
-    ///
-    /// ```
-    /// # use retrograd_tensor::random::Key;
-    /// assert!((0.0..1.0).contains(&Key::new(1, 0).uniform(7)));
-    /// ```
     pub fn uniform(self, index: u64) -> f64 {
         unit(self.bits(index))
     }
 
     /// Uniform in `[0, 1)`: the upper 24 of [`Key::bits`], so [`Key::uniform`] rounded down.
-    ///
-    /// ```
-    /// # use retrograd_tensor::random::Key;
-    /// assert!((0.0..1.0).contains(&Key::new(1, 0).uniform_f32(7)));
-    /// ```
     pub fn uniform_f32(self, index: u64) -> f32 {
         unit_f32(self.bits(index))
     }
@@ -145,13 +119,6 @@ impl Key {
     }
 
     /// `out[i] = word(first + i)`.
-    ///
-    /// ```
-    /// # use retrograd_tensor::random::Key;
-    /// let (key, mut words) = (Key::new(1, 0), [0; 3]);
-    /// key.words(0, &mut words);
-    /// assert_eq!(words, [key.word(0), key.word(1), key.word(2)]);
-    /// ```
     pub fn words(self, first: u64, out: &mut [u32]) {
         self.fill(
             settings::level(),
@@ -283,12 +250,6 @@ pub struct Rng {
 
 impl Rng {
     /// A generator that starts with stream 0 of a seed.
-    ///
-    /// ```
-    /// # use retrograd_tensor::random::Rng;
-    /// let (mut a, mut b) = (Rng::new(1), Rng::new(1));
-    /// assert_eq!(a.below(1000), b.below(1000));
-    /// ```
     pub fn new(seed: u64) -> Rng {
         Rng { seed, next: 0 }
     }
@@ -307,13 +268,6 @@ impl Rng {
     }
 
     /// The seed and the next stream, for [`Rng::from_state`].
-    ///
-    /// ```
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// rng.key();
-    /// assert_eq!(rng.state(), (1, 1));
-    /// ```
     pub fn state(&self) -> (u64, u64) {
         (self.seed, self.next)
     }

@@ -92,13 +92,6 @@ impl Settings {
 /// # Panics
 /// If [`Level::from_environment`] is an error. A program that reports this error itself calls that
 /// function first.
-///
-/// ```
-/// use retrograd_tensor::settings::{level, with_level};
-/// use retrograd_tensor::simd::Level;
-/// assert!(Level::available().contains(&level()));
-/// assert_eq!(with_level(Level::Scalar, level), Level::Scalar);
-/// ```
 pub fn level() -> Level {
     static DEFAULT: OnceLock<Level> = OnceLock::new();
     let default = || Level::from_environment().unwrap_or_else(|error| panic!("{error}"));
@@ -154,12 +147,6 @@ pub fn with_matmul_precision<R>(precision: MatmulPrecision, f: impl FnOnce() -> 
 
 /// Whether operations on variables are recorded on this thread: the value of the innermost
 /// [`with_grad_enabled`], else true.
-///
-/// ```
-/// use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
-/// assert!(grad_enabled());
-/// with_grad_enabled(false, || assert!(!grad_enabled()));
-/// ```
 #[inline]
 pub fn grad_enabled() -> bool {
     CURRENT.get().grad

@@ -83,17 +83,6 @@ impl<T: Real> fmt::Debug for DataParallel<T> {
 impl<T: Real> DataParallel<T> {
     /// The parameters of a module, divided among the ranks of `comm`. Every rank must have made the module
     /// in the same way, with the same values.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
-    /// let parallel = DataParallel::new(&model, Arc::new(rank));
-    /// assert_eq!(format!("{parallel:?}"), "DataParallel(rank 0 of 1, 2 parameters)");
-    /// ```
     pub fn new(module: &impl Module<T>, comm: Arc<dyn Collectives<T>>) -> Self {
         // Small enough to be sent while most of a small model's backward pass is still to come.
         const BUCKET_BYTES: usize = 1 << 20;
@@ -153,19 +142,6 @@ impl<T: Real> DataParallel<T> {
     ///
     /// # Errors
     /// As `make`.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Sgd, SgdConfig};
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
-    /// let parallel = DataParallel::new(&model, Arc::new(rank));
-    /// let sgd = parallel.optimizer(|owned| Ok(Box::new(Sgd::new(owned, SgdConfig::default())?)));
-    /// assert_eq!(sgd.unwrap().lr(), 0.01);
-    /// ```
     pub fn optimizer(
         &self,
         make: impl FnOnce(&Owned<T>) -> Result<Box<dyn Optimizer<T>>, ConfigError>,
@@ -278,17 +254,6 @@ impl<T: Real> DataParallel<T> {
     }
 
     /// The time of the exchange in the last call of [`DataParallel::gradients`].
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
-    /// let parallel = DataParallel::new(&model, Arc::new(rank));
-    /// assert_eq!(parallel.timing().bytes, 0);
-    /// ```
     pub fn timing(&self) -> Timing {
         *locked(&self.timing)
     }
@@ -331,17 +296,6 @@ impl<T: Real> DataParallel<T> {
     }
 
     /// Sets every trainable parameter to the value that its owner has.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
-    /// let parallel = DataParallel::new(&model, Arc::new(rank));
-    /// parallel.share_parameters(); // after a step of the optimiser
-    /// ```
     pub fn share_parameters(&self) {
         let (rank, ranks) = (self.comm.rank(), self.comm.size());
         if ranks == 1 {

@@ -84,18 +84,6 @@ pub struct LayerCx<'a, T: Real = f32> {
 
 impl<T: Real> LayerCx<'_, T> {
     /// A causal [`Spec`] for this call.
-    ///
-    /// ```
-    /// use retrograd_nn::attention::Past;
-    /// use retrograd_nn::{LayerCx, Pass};
-    /// let mut cx = LayerCx::<f32> {
-    ///     pass: &mut Pass::eval(),
-    ///     past: Past::none(),
-    ///     first_values: &mut None,
-    ///     capture: None,
-    /// };
-    /// assert!(cx.spec().explain(4, 4).contains("keys up to the query"));
-    /// ```
     #[track_caller]
     pub fn spec(&self) -> Spec<T> {
         let spec = match self.past.positions() {

@@ -78,21 +78,11 @@ macro_rules! kinds {
             pub const ALL: &[AttentionKind] = &[$(AttentionKind::$kind),+];
 
             /// The name.
-            ///
-            /// ```
-            /// # use retrograd_nn::AttentionKind;
-            /// assert_eq!(AttentionKind::Causal.name(), "causal");
-            /// ```
             pub fn name(self) -> &'static str {
                 match self { $(AttentionKind::$kind => $name),+ }
             }
 
             /// What it computes, in a line.
-            ///
-            /// ```
-            /// # use retrograd_nn::AttentionKind;
-            /// assert!(AttentionKind::Alibi.summary().contains("distance"));
-            /// ```
             pub fn summary(self) -> &'static str {
                 match self { $(AttentionKind::$kind => $summary),+ }
             }

@@ -59,13 +59,6 @@ impl<T: Real> Block<T> {
     ///
     /// # Panics
     /// As [`GptConfig::check`].
-    ///
-    /// ```
-    /// # use retrograd_nn::{Block, GptConfig, Module};
-    /// # use retrograd_tensor::random::Rng;
-    /// let config = GptConfig { heads: 2, width: 8, ..GptConfig::modern() };
-    /// assert!(Block::<f32>::of_layer(&config, 1, &mut Rng::new(1)).num_parameters() > 0);
-    /// ```
     #[track_caller]
     pub fn of_layer(config: &GptConfig, layer: usize, rng: &mut Rng) -> Self {
         if let Err(e) = config.check() {
@@ -89,24 +82,6 @@ impl<T: Real> Block<T> {
     }
 
     /// The output in the context of a model.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::Past;
-    /// # use retrograd_nn::{Block, GptConfig, LayerCx, Pass};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig { heads: 2, width: 8, ..GptConfig::default() };
-    /// let block = Block::<f32>::new(&config, &mut Rng::new(1));
-    /// let mut cx = LayerCx {
-    ///     pass: &mut Pass::eval(),
-    ///     past: Past::none(),
-    ///     first_values: &mut None,
-    ///     capture: None,
-    /// };
-    /// let x = Var::constant(Tensor::ones([1, 4, 8]));
-    /// assert_eq!(*block.run(&x, &mut cx).shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     #[inline(never)]
     pub fn run(&self, x: &Var<T>, cx: &mut LayerCx<'_, T>) -> Var<T> {

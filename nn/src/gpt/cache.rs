@@ -49,14 +49,6 @@ impl<T: Real> GptCache<T> {
     }
 
     /// The number of tokens so far.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// assert_eq!(model.cache().position(), 0);
-    /// ```
     pub fn position(&self) -> usize {
         match self {
             GptCache::Layers(layers) => layers.first().map_or(0, KvCache::position),

@@ -41,22 +41,6 @@ impl<T: Real> CausalSelfAttention<T> {
     ///
     /// # Panics
     /// As [`GptConfig::check`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::GptConfig;
-    /// # use retrograd_nn::CausalSelfAttention;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
-    /// assert_eq!(attention.c_attn.weight.shape(), [24, 8]); // queries, keys and values
-    /// # let _ = x;
-    /// ```
     #[track_caller]
     pub fn new(config: &GptConfig, rng: &mut Rng) -> Self {
         if let Err(e) = config.check() {

@@ -202,12 +202,6 @@ const MAX_LAYERS: usize = 10_000;
 impl GptConfig {
     /// The parts of current small models: RMS norms, rotary positions, QK-norm, grouped queries with
     /// two query heads per key head, squared ReLU, no biases, tied head.
-    ///
-    /// ```
-    /// use retrograd_nn::GptConfig;
-    /// let config = GptConfig { vocab: 65, context: 64, layers: 2, heads: 4, width: 32, ..GptConfig::modern() };
-    /// assert!(config.check().is_ok());
-    /// ```
     pub fn modern() -> Self {
         GptConfig {
             bias: false,
@@ -494,11 +488,6 @@ impl GptConfig {
 
 impl MlpKind {
     /// Whether the activation is multiplied by a second projection.
-    ///
-    /// ```
-    /// # use retrograd_nn::MlpKind;
-    /// assert!(MlpKind::SwiGlu.is_gated() && !MlpKind::Gelu.is_gated());
-    /// ```
     pub fn is_gated(self) -> bool {
         matches!(self, MlpKind::SwiGlu | MlpKind::GeGlu | MlpKind::ReGlu)
     }

@@ -48,16 +48,6 @@ impl<T: Real> Mlp<T> {
     ///
     /// # Panics
     /// As [`GptConfig::check`].
-    ///
-    /// ```
-    /// # use retrograd_nn::{GptConfig, Mlp};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// let mlp = Mlp::<f32>::new(&config, &mut Rng::new(1));
-    /// assert_eq!(mlp.c_fc.weight.shape(), [32, 8]);
-    /// ```
     #[track_caller]
     pub fn new(config: &GptConfig, rng: &mut Rng) -> Self {
         check(config);

@@ -101,16 +101,6 @@ impl<T: Real> Gpt<T> {
     ///
     /// # Errors
     /// As [`GptConfig::check`], or if there is no memory for a parameter.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// assert_eq!(model.config().width, 8);
-    /// ```
     #[track_caller]
     pub fn new(config: GptConfig, rng: &mut Rng) -> Result<Self, ConfigError> {
         Gpt::build(config, rng, None)
@@ -122,17 +112,6 @@ impl<T: Real> Gpt<T> {
     ///
     /// # Errors
     /// As [`GptConfig::check`], or if there is no memory for a parameter.
-    ///
-    /// ```
-    /// use retrograd_nn::attention::{HeadSizes, Projections, QuietAttention};
-    /// use retrograd_nn::{Gpt, GptConfig, attention_layer};
-    /// use retrograd_tensor::random::Rng;
-    /// let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
-    /// let model = Gpt::<f32>::with_attention(config, &mut Rng::new(1), |_, rng| {
-    ///     attention_layer(QuietAttention::new(Projections::new(HeadSizes::new(8, 2), rng)))
-    /// });
-    /// assert!(model.is_ok());
-    /// ```
     #[track_caller]
     pub fn with_attention(
         config: GptConfig,
@@ -192,14 +171,6 @@ impl<T: Real> Gpt<T> {
     }
 
     /// The blocks.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig { vocab: 10, context: 4, layers: 3, heads: 2, width: 8, ..GptConfig::default() };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// assert_eq!(model.blocks().len(), 3);
-    /// ```
     pub fn blocks(&self) -> &[Block<T>] {
         &self.blocks
     }
@@ -226,31 +197,11 @@ impl<T: Real> Gpt<T> {
     }
 
     /// The target that the loss ignores, see [`Gpt::with_ignore_index`].
-    ///
-    /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// assert_eq!(model.with_ignore_index(Some(0)).ignore_index(), Some(0));
-    /// ```
     pub fn ignore_index(&self) -> Option<i64> {
         self.ignore_index
     }
 
     /// The shape of the model.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// assert_eq!(model.config().context, 4);
-    /// ```
     pub fn config(&self) -> &GptConfig {
         &self.config
     }
@@ -259,38 +210,12 @@ impl<T: Real> Gpt<T> {
     ///
     /// # Panics
     /// If the sequence is longer than the context, or a token is outside the vocabulary.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// let tokens = Tensor::from([[1i64, 2, 3]]);
-    /// assert_eq!(*model.forward(&tokens, &mut Pass::eval()).shape(), [1, 3, 10]); // logits
-    /// ```
     #[track_caller]
     pub fn forward<I: Integer>(&self, tokens: &Tensor<I>, pass: &mut Pass) -> Var<T> {
         self.run(tokens, 0, pass, None, None)
     }
 
     /// An empty cache for the keys and values of one sequence, or of one batch, up to the context.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// let tokens = Tensor::from([[1i64, 2, 3]]);
-    /// let mut cache = model.cache();
-    /// model.forward_cached(&tokens, &mut cache);
-    /// assert_eq!(cache.position(), 3);
-    /// ```
     pub fn cache(&self) -> GptCache<T> {
         GptCache::new(KvCache::new(self.config.context), self.config.layers, self.is_cached())
     }

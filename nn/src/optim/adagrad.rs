@@ -64,14 +64,6 @@ impl<T: Real> Adagrad<T> {
     /// # Errors
     /// If a hyperparameter is out of range, there is no parameter, one (or its name) is given twice, or a
     /// group sets betas.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Group, Adagrad, AdagradConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// assert!(Adagrad::with_groups(Group::by_rank(&layer, 0.1), AdagradConfig::default()).is_ok());
-    /// ```
     pub fn with_groups(groups: Vec<Group<T>>, config: AdagradConfig) -> Result<Self, ConfigError> {
         at_least_0("learning rate", config.lr)?;
         at_least_0("decay of the learning rate", config.lr_decay)?;

@@ -39,11 +39,6 @@ impl Default for AdamConfig {
 
 impl AdamConfig {
     /// PyTorch's defaults for `AdamW`: the same but for a weight decay of 0.01.
-    ///
-    /// ```
-    /// # use retrograd_nn::optim::AdamConfig;
-    /// assert_eq!(AdamConfig::decoupled().weight_decay, 0.01);
-    /// ```
     pub fn decoupled() -> Self {
         AdamConfig { weight_decay: 0.01, ..AdamConfig::default() }
     }
@@ -268,15 +263,6 @@ macro_rules! adam {
             /// # Errors
             /// If a hyperparameter is out of range, there is no parameter, or one (or its
             /// name) is given twice.
-            ///
-            /// ```
-            /// # use retrograd_nn::Linear;
-            /// # use retrograd_nn::optim::{AdamConfig, AdamW, Group};
-            /// # use retrograd_tensor::random::Rng;
-            /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-            /// let adam = AdamW::with_groups(Group::by_rank(&layer, 0.1), AdamConfig::decoupled());
-            /// assert!(adam.is_ok());
-            /// ```
             pub fn with_groups(
                 groups: Vec<Group<T>>,
                 config: AdamConfig,

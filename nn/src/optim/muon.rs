@@ -127,14 +127,6 @@ impl<T: Real> Muon<T> {
     ///
     /// # Errors
     /// If a hyperparameter is out of range, or there is no parameter.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Muon, MuonConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// assert!(Muon::new(&layer, MuonConfig::default()).is_ok());
-    /// ```
     pub fn new(module: &impl Module<T>, config: MuonConfig) -> Result<Self, ConfigError> {
         Muon::with_rule(module, config, |name, param| {
             let module = name.rsplit('.').nth(1).unwrap_or_default();
@@ -148,15 +140,6 @@ impl<T: Real> Muon<T> {
     ///
     /// # Errors
     /// If a hyperparameter is out of range, a selected parameter is not a matrix, or there is no parameter.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Muon, MuonConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let muon = Muon::with_rule(&layer, MuonConfig::default(), |name, _| name == "weight");
-    /// assert!(muon.is_ok());
-    /// ```
     pub fn with_rule(
         module: &impl Module<T>,
         config: MuonConfig,

@@ -104,14 +104,6 @@ impl<T: Real> Group<T> {
     }
 
     /// All parameters of a module in one group.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::Group;
-    /// # use retrograd_tensor::random::Rng;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// assert_eq!(Group::all(&layer, 0.1).len(), 1);
-    /// ```
     pub fn all(module: &impl Module<T>, weight_decay: f64) -> Vec<Group<T>> {
         vec![Group { params: module.named_parameters(), weight_decay, ..Group::default() }]
     }

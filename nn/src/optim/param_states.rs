@@ -214,14 +214,6 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     }
 
     /// Number of steps taken.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Group, ParamStates};
-    /// # use retrograd_tensor::random::Rng;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// assert_eq!(ParamStates::new(["m"], Group::all(&layer, 0.0)).unwrap().steps(), 0);
-    /// ```
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -275,15 +267,6 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
 
     /// The state by name: `<state>.<parameter>`, and `step.<parameter>` for parameters with fewer steps
     /// than the optimiser.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Group, ParamStates};
-    /// # use retrograd_tensor::random::Rng;
-    /// let layer = Linear::<f32>::without_bias(3, 2, &mut Rng::new(1));
-    /// let states = ParamStates::new(["m"], Group::all(&layer, 0.0)).unwrap();
-    /// assert_eq!(*states.state_dict()["m.weight"].shape(), [2, 3]);
-    /// ```
     pub fn state_dict(&self) -> StateDict<T> {
         let mut dict = StateDict::new();
         for slot in &self.slots {

@@ -76,14 +76,6 @@ impl<T: Real> RmsProp<T> {
     /// # Errors
     /// If a hyperparameter is out of range, there is no parameter, one (or its name) is given twice, or a
     /// group sets betas.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Group, RmsProp, RmsPropConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// assert!(RmsProp::with_groups(Group::by_rank(&layer, 0.1), RmsPropConfig::default()).is_ok());
-    /// ```
     pub fn with_groups(groups: Vec<Group<T>>, config: RmsPropConfig) -> Result<Self, ConfigError> {
         at_least_0("learning rate", config.lr)?;
         at_least_0("epsilon", config.eps)?;

@@ -74,15 +74,6 @@ impl<T: Real> Sgd<T> {
     /// # Errors
     /// If a hyperparameter is out of range, if there is no parameter, if a parameter or a name is given
     /// twice, if there is dampening or Nesterov momentum without momentum, or if a group sets betas or eps.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Sgd, SgdConfig, Group};
-    /// # use retrograd_tensor::random::Rng;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let sgd = Sgd::with_groups(Group::by_rank(&layer, 0.1), SgdConfig::default());
-    /// assert!(sgd.is_ok());
-    /// ```
     pub fn with_groups(groups: Vec<Group<T>>, config: SgdConfig) -> Result<Self, ConfigError> {
         at_least_0("learning rate", config.lr)?;
         at_least_0("momentum", config.momentum)?;

@@ -16,31 +16,16 @@ pub struct ByteVocabulary {
 
 impl ByteVocabulary {
     /// All bytes.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::ByteVocabulary;
-    /// assert_eq!(ByteVocabulary::new().vocab_size(), 256);
-    /// ```
     pub fn new() -> ByteVocabulary {
         ByteVocabulary::default()
     }
 
     /// All bytes, and the token 256 that separates documents.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::ByteVocabulary;
-    /// assert_eq!(ByteVocabulary::new().with_separator().separator(), Some(256));
-    /// ```
     pub fn with_separator(self) -> ByteVocabulary {
         ByteVocabulary { separator: true }
     }
 
     /// The token that separates documents.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::ByteVocabulary;
-    /// assert_eq!(ByteVocabulary::new().separator(), None);
-    /// ```
     pub fn separator(&self) -> Option<i64> {
         self.separator.then_some(256)
     }

@@ -21,11 +21,6 @@ pub struct CharVocabulary {
 
 impl CharVocabulary {
     /// The characters of some texts.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::CharVocabulary;
-    /// assert_eq!(CharVocabulary::of(["naïve", "語"]).chars().len(), 6);
-    /// ```
     pub fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> CharVocabulary {
         let chars: BTreeSet<char> = texts.into_iter().flat_map(str::chars).collect();
         CharVocabulary { chars: chars.into_iter().collect(), separator: false }
@@ -43,11 +38,6 @@ impl CharVocabulary {
     }
 
     /// The token that separates documents.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::CharVocabulary;
-    /// assert_eq!(CharVocabulary::of(["abc"]).separator(), None);
-    /// ```
     pub fn separator(&self) -> Option<i64> {
         self.separator.then_some(self.chars.len() as i64)
     }
@@ -63,11 +53,6 @@ impl CharVocabulary {
     }
 
     /// The number of tokens.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::CharVocabulary;
-    /// assert_eq!(CharVocabulary::of(["banana"]).vocab_size(), 3);
-    /// ```
     pub fn vocab_size(&self) -> usize {
         self.chars.len() + usize::from(self.separator)
     }

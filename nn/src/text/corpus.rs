@@ -72,23 +72,11 @@ impl Corpus {
     }
 
     /// The tokens for training.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
-    /// let corpus = Corpus::new(&Documents::of("0123456789"), 0.2, &Tokenizer::bytes()).unwrap();
-    /// assert_eq!(corpus.train(), b"01234567".map(i64::from));
-    /// ```
     pub fn train(&self) -> &[i64] {
         &self.train
     }
 
     /// The tokens that are held out.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
-    /// let corpus = Corpus::new(&Documents::of("0123456789"), 0.2, &Tokenizer::bytes()).unwrap();
-    /// assert_eq!(corpus.held_out(), [b'8', b'9'].map(i64::from));
-    /// ```
     pub fn held_out(&self) -> &[i64] {
         &self.held_out.tokens
     }

@@ -40,11 +40,6 @@ impl From<Vec<Document>> for Documents {
 
 impl Documents {
     /// One text.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Documents;
-    /// assert_eq!(Documents::of("one text").len(), 1);
-    /// ```
     pub fn of(text: impl Into<String>) -> Documents {
         Documents { documents: vec![Document { name: String::new(), text: text.into() }] }
     }
@@ -111,41 +106,21 @@ impl Documents {
     }
 
     /// The documents.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Documents;
-    /// assert_eq!(Documents::of("one text").list()[0].text, "one text");
-    /// ```
     pub fn list(&self) -> &[Document] {
         &self.documents
     }
 
     /// The texts.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Documents;
-    /// assert_eq!(Documents::of("one text").texts().collect::<String>(), "one text");
-    /// ```
     pub fn texts(&self) -> impl Iterator<Item = &str> + Clone {
         self.documents.iter().map(|document| document.text.as_str())
     }
 
     /// The number of documents.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Documents;
-    /// assert_eq!(Documents::of("a b").split(" ").len(), 2);
-    /// ```
     pub fn len(&self) -> usize {
         self.documents.len()
     }
 
     /// Whether there is no document.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Documents;
-    /// assert!(Documents::default().is_empty());
-    /// ```
     pub fn is_empty(&self) -> bool {
         self.documents.is_empty()
     }
@@ -191,11 +166,6 @@ impl Documents {
     }
 
     /// A hash of the texts, and of the names if there are several: FNV-1a of 64 bits.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Documents;
-    /// assert_ne!(Documents::of("a").fingerprint(), Documents::of("b").fingerprint());
-    /// ```
     pub fn fingerprint(&self) -> u64 {
         let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let basis = 0xcbf2_9ce4_8422_2325;

@@ -136,21 +136,11 @@ impl PackedDocuments {
     }
 
     /// The number of rows.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::PackedDocuments;
-    /// assert_eq!(PackedDocuments::new(vec![vec![1, 2], vec![3, 4]], 2).rows(), 1);
-    /// ```
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
 
     /// The part of all positions that are padding.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::PackedDocuments;
-    /// assert_eq!(PackedDocuments::new(vec![vec![1, 2, 3, 4]], 4).padding(), 0.25);
-    /// ```
     pub fn padding(&self) -> f64 {
         let pieces = self.rows.iter().flatten();
         let used: usize = pieces.map(|piece| piece.range.len()).sum();
@@ -161,12 +151,6 @@ impl PackedDocuments {
     ///
     /// # Panics
     /// If there is no such row.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::PackedDocuments;
-    /// let batch = PackedDocuments::new(vec![vec![1, 2, 3]], 2).get(&[0]);
-    /// assert_eq!(batch.tokens.to_vec(), [1, 2]);
-    /// ```
     #[track_caller]
     pub fn get(&self, rows: &[usize]) -> PackedBatch {
         let outside = rows.iter().find(|&&row| row >= self.rows.len());

@@ -53,11 +53,6 @@ enum Own {
 
 impl Tokenizer {
     /// A token for each different character of some texts.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Tokenizer;
-    /// assert_eq!(Tokenizer::chars(["banana"]).vocab_size(), 3);
-    /// ```
     pub fn chars<'a>(texts: impl IntoIterator<Item = &'a str>) -> Tokenizer {
         Tokenizer::Char(CharVocabulary::of(texts))
     }
@@ -136,11 +131,6 @@ impl Tokenizer {
 
     /// The token that separates documents, if there is one. In Hugging Face's tokenizers that is
     /// `<|endoftext|>`, `<|end_of_text|>`, `<eos>` or `</s>`.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Tokenizer;
-    /// assert_eq!(Tokenizer::bytes().separator(), None);
-    /// ```
     pub fn separator(&self) -> Option<i64> {
         match self {
             Tokenizer::Char(vocabulary) => vocabulary.separator(),
@@ -151,11 +141,6 @@ impl Tokenizer {
     }
 
     /// The name of the algorithm: `char`, `byte`, `BPE`, `Unigram`, `WordPiece` or `WordLevel`.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Tokenizer;
-    /// assert_eq!(Tokenizer::bytes().kind(), "byte");
-    /// ```
     pub fn kind(&self) -> &'static str {
         match self {
             Tokenizer::Char(_) => "char",
@@ -166,11 +151,6 @@ impl Tokenizer {
     }
 
     /// The number of tokens: all tokens are below it.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Tokenizer;
-    /// assert_eq!(Tokenizer::bytes().vocab_size(), 256);
-    /// ```
     pub fn vocab_size(&self) -> usize {
         match self {
             Tokenizer::Char(vocabulary) => vocabulary.vocab_size(),

@@ -194,11 +194,6 @@ impl fmt::Debug for Frame {
 
 /// Begins the call of a kernel's driver, if this thread has an observer; otherwise it costs one read of a
 /// static variable. [`end`] ends and reports it.
-///
-/// ```
-/// use retrograd_tensor::observe;
-/// assert!(observe::begin().is_none() || observe::is_observed());
-/// ```
 #[inline]
 pub fn begin() -> Option<RunningCall> {
     if is_observed() { Some(RunningCall::begin()) } else { None }

@@ -151,18 +151,6 @@ impl<T: Real> From<&Spec<T>> for Spec<T> {
 
 impl<T: Real> Spec<T> {
     /// Scaled dot-product attention without a mask.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let y = attend(&q, &k, &v, &Spec::new());
-    /// assert_eq!(*y.shape(), [5, 4]); // softmax(q · kᵀ / √4) · v
-    /// ```
     #[inline(never)] // for the reason given at `Pass`
     pub fn new() -> Self {
         Spec {
@@ -263,19 +251,6 @@ impl<T: Real> Spec<T> {
     }
 
     /// Adds a bias to the scores. Several biases are summed.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, Bias, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let y = attend(&q, &k, &v, &Spec::new().bias(Bias::from_fn("constant", |_| 7.0)));
-    /// let plain = attend(&q, &k, &v, &Spec::new());
-    /// assert!((y - plain).value().abs().max(..).item() < 1e-12); // softmax ignores it
-    /// ```
     pub fn bias(mut self, bias: Bias<T>) -> Self {
         self.biases.push(bias);
         self
@@ -360,20 +335,6 @@ impl<T: Real> Spec<T> {
 
     /// Sets the positions of the queries relative to the keys, for masks and biases that depend on
     /// them; [`Align::BottomRight`] by default, but see [`Spec::causal`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, Align, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let last = q.narrow(0, 4, 1); // the query of the last position
-    /// let spec = Spec::new().causal().align(Align::BottomRight);
-    /// let plain = attend(&last, &k, &v, &Spec::new());
-    /// assert_eq!(attend(&last, &k, &v, &spec).value(), plain.value()); // all keys
-    /// ```
     pub fn align(mut self, align: Align) -> Self {
         (self.align, self.starts) = (Some(align), None);
         self
@@ -460,20 +421,6 @@ impl<T: Real> Spec<T> {
     ///
     /// # Panics
     /// If `p` is not in `[0, 1]`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Spec, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let spec = Spec::new().dropout(0.5, &mut Pass::eval());
-    /// let plain = attend(&q, &k, &v, &Spec::new());
-    /// assert_eq!(attend(&q, &k, &v, &spec).value(), plain.value()); // in training only
-    /// ```
     #[track_caller]
     pub fn dropout(mut self, p: f64, pass: &mut Pass) -> Self {
         let p = Dropout::new(p).p();
@@ -500,20 +447,6 @@ impl<T: Real> Spec<T> {
     /// Mixes heads: the scores by the matrix `scores` before the mask, the weights by the matrix
     /// `weights` after dropout; each is `[H, H]`, outputs by inputs. Talking heads; Shazeer et al.
     /// 2020 (arXiv 2003.02436).
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let identity = Some(Var::constant(Tensor::<f64>::eye(1)));
-    /// let y = attend(&q, &k, &v, &Spec::new().mix_heads(identity, None));
-    /// let plain = attend(&q, &k, &v, &Spec::new());
-    /// assert!((y - plain).value().abs().max(..).item() < 1e-12);
-    /// ```
     pub fn mix_heads(mut self, scores: Option<Var<T>>, weights: Option<Var<T>>) -> Self {
         (self.score_mix, self.weight_mix) = (scores, weights);
         self

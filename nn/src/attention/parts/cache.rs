@@ -79,15 +79,6 @@ impl<T: Real> KvCache<T> {
 
     /// A cache for any number of tokens that keeps the first `first` and the last `last`, the keys
     /// of [`StreamingAttention`](crate::attention::StreamingAttention).
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::KvCache;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
-    /// let mut cache = KvCache::streaming(1, 2);
-    /// cache.append(&x, &x);
-    /// assert_eq!(cache.position(), 3);
-    /// ```
     pub fn streaming(first: usize, last: usize) -> Self {
         KvCache::with(Limit::Keep { first, last })
     }
@@ -97,25 +88,11 @@ impl<T: Real> KvCache<T> {
     }
 
     /// The number of tokens so far, which is the position of the next token.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::KvCache;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
-    /// let mut cache = KvCache::new(8);
-    /// cache.append(&x, &x);
-    /// assert_eq!(cache.position(), 3); // of the next token
-    /// ```
     pub fn position(&self) -> usize {
         self.seen
     }
 
     /// The number of tokens in the cache that the next tokens can attend to.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::KvCache;
-    /// assert_eq!(KvCache::<f32>::new(8).len(), 0);
-    /// ```
     pub fn len(&self) -> usize {
         match self.limit {
             Limit::Capacity(_) => self.keys.len,
@@ -133,21 +110,11 @@ impl<T: Real> KvCache<T> {
     }
 
     /// Whether the cache is empty.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::KvCache;
-    /// assert!(KvCache::<f32>::new(8).is_empty());
-    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The number of tokens that may follow; `None` if there is no limit.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::KvCache;
-    /// assert_eq!(KvCache::<f32>::new(8).remaining(), Some(8));
-    /// ```
     pub fn remaining(&self) -> Option<usize> {
         match self.limit {
             Limit::Capacity(n) => Some(n - self.seen),
@@ -174,16 +141,6 @@ impl<T: Real> KvCache<T> {
     }
 
     /// Removes all tokens.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::KvCache;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
-    /// let mut cache = KvCache::new(8);
-    /// cache.append(&x, &x);
-    /// cache.clear();
-    /// assert!(cache.is_empty() && cache.position() == 0);
-    /// ```
     pub fn clear(&mut self) {
         *self = KvCache::with(self.limit);
     }

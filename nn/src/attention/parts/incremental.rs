@@ -50,11 +50,6 @@ pub struct Past<'a, T: Real = f32>(Option<&'a mut KvCache<T>>);
 
 impl<'a, T: Real> Past<'a, T> {
     /// No earlier tokens: the call has the whole sequence.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Past;
-    /// assert_eq!(Past::<f32>::none().start(), 0);
-    /// ```
     pub fn none() -> Self {
         Past(None)
     }
@@ -65,11 +60,6 @@ impl<'a, T: Real> Past<'a, T> {
     }
 
     /// The position of the first token of the call.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Past;
-    /// assert_eq!(Past::<f32>::none().start(), 0);
-    /// ```
     pub fn start(&self) -> usize {
         self.0.as_ref().map_or(0, |cache| cache.position())
     }

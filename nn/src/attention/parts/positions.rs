@@ -21,16 +21,6 @@ pub struct LearnedPositions<T: Real = f32> {
 
 impl<T: Real> LearnedPositions<T> {
     /// For positions below `context`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::LearnedPositions;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let positions = LearnedPositions::<f32>::new(16, 4, &mut Rng::new(1));
-    /// let x = Var::constant(Tensor::zeros([2, 5, 4]));
-    /// assert_eq!(*positions.forward(&x, 0).shape(), [2, 5, 4]);
-    /// ```
     #[track_caller]
     pub fn new(context: usize, width: usize, rng: &mut Rng) -> Self {
         let weight = Init::Normal { std: 0.02 }.sample([context, width], rng);
@@ -157,15 +147,6 @@ impl SinusoidalPositions {
 
     /// Adds given positions, which broadcast to `[.., L]`, such as those of packed documents
     /// ([`Packed::positions`](crate::attention::Packed::positions)).
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::SinusoidalPositions;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::<f32>::zeros([1, 4]));
-    /// let y = SinusoidalPositions::default().forward_at(&x, &Tensor::from([0i64]));
-    /// assert_eq!(y.value().to_vec(), [0.0, 1.0, 0.0, 1.0]);
-    /// ```
     #[track_caller]
     pub fn forward_at<T: Real>(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
         self.check();
@@ -177,15 +158,6 @@ impl SinusoidalPositions {
     }
 
     /// Adds positions `start..start + L`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::SinusoidalPositions;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::<f32>::zeros([1, 4]));
-    /// let y = SinusoidalPositions::default().forward(&x, 0);
-    /// assert_eq!(y.value().to_vec(), [0.0, 1.0, 0.0, 1.0]);
-    /// ```
     #[track_caller]
     pub fn forward<T: Real>(&self, x: &Var<T>, start: usize) -> Var<T> {
         x.add(&Var::constant(self.table(start, x.size(-2), x.size(-1))))

@@ -55,11 +55,6 @@ impl HeadSizes {
     ///
     /// # Panics
     /// If it does not divide the number of query heads.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::HeadSizes;
-    /// assert_eq!(HeadSizes::new(8, 4).key_heads(2).key_heads, 2); // two query heads share a key head
-    /// ```
     #[track_caller]
     pub fn key_heads(self, key_heads: usize) -> Self {
         let valid = key_heads > 0 && self.heads.is_multiple_of(key_heads);
@@ -71,11 +66,6 @@ impl HeadSizes {
     }
 
     /// Sets the width of each head.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::HeadSizes;
-    /// assert_eq!(HeadSizes::new(8, 2).head_width(16).head_width, 16);
-    /// ```
     pub fn head_width(self, head_width: usize) -> Self {
         HeadSizes { head_width, ..self }
     }
@@ -136,18 +126,6 @@ struct QkNorm<T: Real> {
 
 impl<T: Real> Projections<T> {
     /// Projections without biases, rotary positions and dropout.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Projections, HeadSizes};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
-    /// let x = Var::constant(Tensor::<f32>::randn([1, 3, 8], &mut rng));
-    /// assert_eq!(*p.queries(&x, &mut Pass::eval()).shape(), [1, 2, 3, 4]);
-    /// ```
     #[track_caller]
     pub fn new(sizes: HeadSizes, rng: &mut Rng) -> Self {
         let HeadSizes { width, heads, key_heads, head_width } = sizes;
@@ -167,14 +145,6 @@ impl<T: Real> Projections<T> {
     ///
     /// # Panics
     /// If the rotary width exceeds the width of a head.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::{Projections, HeadSizes, Rope};
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
-    /// assert!(p.rope().is_none() && p.with_rope(Rope::new(4)).rope().is_some());
-    /// ```
     #[track_caller]
     pub fn with_rope(mut self, rope: Rope) -> Self {
         require(rope.width() <= self.sizes.head_width, "rope", ErrorKind::Mismatch, || {
@@ -209,27 +179,11 @@ impl<T: Real> Projections<T> {
     }
 
     /// The sizes.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::{Projections, HeadSizes};
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
-    /// assert_eq!(p.sizes().heads, 2);
-    /// ```
     pub fn sizes(&self) -> HeadSizes {
         self.sizes
     }
 
     /// The rotary positions, if there are any.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::{Projections, HeadSizes};
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
-    /// assert!(p.rope().is_none());
-    /// ```
     pub fn rope(&self) -> Option<&Rope> {
         self.rope.as_ref()
     }
@@ -285,19 +239,6 @@ impl<T: Real> Projections<T> {
     ///
     /// # Panics
     /// If `x` does not have 2 or 3 axes, or has another width.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Projections};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let keys = projections.project(&projections.k_proj, 2, &x, &mut Pass::eval());
-    /// assert_eq!(*keys.shape(), [1, 2, 4, 4]);
-    /// ```
     #[track_caller]
     pub fn project(&self, by: &Linear<T>, heads: usize, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         require((2..=3).contains(&x.rank()), "attention", ErrorKind::Rank, || {
@@ -330,18 +271,6 @@ impl<T: Real> Projections<T> {
     }
 
     /// Keys `[.., Hk, L, D]`, normalised if there is QK-norm, before positions.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Projections, HeadSizes};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
-    /// let x = Var::constant(Tensor::<f32>::randn([1, 3, 8], &mut rng));
-    /// assert_eq!(*p.keys(&x, &mut Pass::eval()).shape(), [1, 2, 3, 4]);
-    /// ```
     #[track_caller]
     pub fn keys(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         let k = self.project(&self.k_proj, self.sizes.key_heads, x, pass);
@@ -349,18 +278,6 @@ impl<T: Real> Projections<T> {
     }
 
     /// Values `[.., Hk, L, D]`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Projections, HeadSizes};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
-    /// let x = Var::constant(Tensor::<f32>::randn([1, 3, 8], &mut rng));
-    /// assert_eq!(*p.values(&x, &mut Pass::eval()).shape(), [1, 2, 3, 4]);
-    /// ```
     #[track_caller]
     pub fn values(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.project(&self.v_proj, self.sizes.key_heads, x, pass)
@@ -386,19 +303,6 @@ impl<T: Real> Projections<T> {
     }
 
     /// Queries of `x`, and keys and values of all tokens so far, with rotary positions applied.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Past, Projections};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let [q, _, _] = projections.qkv(&x, &mut Past::none(), &mut Pass::eval());
-    /// assert_eq!(*q.shape(), [1, 2, 4, 4]);
-    /// ```
     #[track_caller]
     pub fn qkv(&self, x: &Var<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> [Var<T>; 3] {
         let (q, k, v) = (self.queries(x, pass), self.keys(x, pass), self.values(x, pass));
@@ -411,35 +315,12 @@ impl<T: Real> Projections<T> {
     ///
     /// # Panics
     /// If the spec has a dropout, too.
-    ///
-    /// ```
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Projections, Spec};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// let spec = projections.with_dropout(Spec::new(), &mut Pass::train(1));
-    /// assert!(spec.needs_composed().is_none()); // dropout is part of the tiled path
-    /// ```
     #[track_caller]
     pub fn with_dropout(&self, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Spec<T> {
         spec.into().dropout_of_module(self.dropout.p(), pass)
     }
 
     /// The output projection of the joined heads: `[.., H, L, D]` to `[.., L, width]`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Projections, HeadSizes};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
-    /// let x = Var::constant(Tensor::<f32>::randn([1, 3, 8], &mut rng));
-    /// let heads = p.values(&x, &mut Pass::eval());
-    /// assert_eq!(*p.project_out(&heads, &mut Pass::eval()).shape(), [1, 3, 8]);
-    /// ```
     #[track_caller]
     pub fn project_out(&self, heads: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.o_proj.forward(&join_heads(heads), pass)

@@ -285,12 +285,6 @@ impl Rope {
     ///
     /// # Panics
     /// If the width is odd.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Rope;
-    /// let rope = Rope::new(4);
-    /// assert_eq!((rope.width(), rope.frequencies().len()), (4, 2));
-    /// ```
     #[track_caller]
     pub fn new(width: usize) -> Self {
         require(width.is_multiple_of(2), "rope", ErrorKind::Value, || {
@@ -396,11 +390,6 @@ impl Rope {
     }
 
     /// The number of elements of a head that are rotated.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Rope;
-    /// assert_eq!(Rope::new(4).width(), 4);
-    /// ```
     pub fn width(&self) -> usize {
         self.width
     }
@@ -440,11 +429,6 @@ impl Rope {
     }
 
     /// The factor of rotated elements: 1 except with YaRN.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Rope;
-    /// assert_eq!(Rope::new(4).attention_factor(), 1.0);
-    /// ```
     pub fn attention_factor(&self) -> f64 {
         match self.scaling {
             Scaling::Yarn(yarn) => yarn.attention,

@@ -55,14 +55,6 @@ pub struct AdditiveAttention<T: Real = f32> {
 
 impl<T: Real> AdditiveAttention<T> {
     /// A layer for queries and keys of these widths, with `hidden` units.
-    ///
-    /// ```
-    /// # use retrograd_nn::Module;
-    /// # use retrograd_nn::attention::AdditiveAttention;
-    /// # use retrograd_tensor::random::Rng;
-    /// let attention = AdditiveAttention::<f32>::new(3, 4, 8, &mut Rng::new(1));
-    /// assert_eq!(attention.num_parameters(), 8 * 3 + 8 * 4 + 8 + 8);
-    /// ```
     #[track_caller]
     pub fn new(query_width: usize, key_width: usize, hidden: usize, rng: &mut Rng) -> Self {
         AdditiveAttention {

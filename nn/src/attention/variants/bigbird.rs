@@ -40,13 +40,6 @@ pub struct BigBirdLayout {
 impl BigBirdLayout {
     /// The layout for `n` blocks, `[heads, n, n]`: true where a block of queries attends to a block
     /// of keys.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::BigBirdLayout;
-    /// let layout = BigBirdLayout { block: 2, neighbours: 0, global: 1, random: 0, seed: 1 };
-    /// let blocks = layout.blocks(1, 3); // block 0 is global
-    /// assert_eq!(blocks.to_vec(), [true, true, true, true, true, false, true, false, true]);
-    /// ```
     pub fn blocks(&self, heads: usize, n: usize) -> Tensor<bool> {
         let mut rng = Rng::new(self.seed);
         let mut attends = vec![false; heads * n * n];

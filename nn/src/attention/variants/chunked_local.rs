@@ -28,20 +28,6 @@ impl<T: Real> ChunkedLocalAttention<T> {
     ///
     /// # Panics
     /// If `chunk` is 0.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{ChunkedLocalAttention, HeadSizes, Projections, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = ChunkedLocalAttention::new(projections, 2);
-    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, chunk: usize) -> Self {
         let mask = Mask::causal() & Mask::chunks(chunk);

@@ -40,19 +40,6 @@ pub struct CrossAttention<T: Real = f32> {
 
 impl<T: Real> CrossAttention<T> {
     /// A layer for sequences of widths `d_query` and `d_other`, without biases.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{CrossAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = CrossAttention::<f64>::new(8, 8, 6, 5, &mut rng);
-    /// let y = attention.forward(&x, &x.narrow(1, 0, 2), Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 5]);
-    /// ```
     #[track_caller]
     pub fn new(d_query: usize, d_other: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         CrossAttention {
@@ -64,14 +51,6 @@ impl<T: Real> CrossAttention<T> {
     }
 
     /// A layer with biases.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::CrossAttention;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// let attention = CrossAttention::<f64>::with_bias(8, 8, 6, 5, &mut rng);
-    /// assert!(attention.query.bias.is_some());
-    /// ```
     #[track_caller]
     pub fn with_bias(
         d_query: usize,
@@ -135,21 +114,6 @@ impl<T: Real> CrossAttention<T> {
     }
 
     /// The output and the weights `[.., Lq, Lk]`, before dropout.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{CrossAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = CrossAttention::<f64>::new(8, 8, 6, 5, &mut rng);
-    /// let (_, weights) = attention.forward_with_weights(&x, &x.narrow(1, 0, 2), Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*weights.shape(), [1, 4, 2]);
-    /// let sums = weights.sum(-1);
-    /// assert!((sums.value() - 1.0).abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn forward_with_weights(
         &self,
@@ -204,19 +168,6 @@ impl<T: Real> MultiHeadCrossAttention<T> {
     ///
     /// # Panics
     /// If `heads` does not divide `width`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{MultiHeadCrossAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = MultiHeadCrossAttention::<f64>::new(8, 8, 2, &mut rng);
-    /// let y = attention.forward(&x, &x.narrow(1, 0, 2), Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn new(width: usize, d_other: usize, heads: usize, rng: &mut Rng) -> Self {
         let config = MultiHeadConfig {
@@ -257,21 +208,6 @@ impl<T: Real> MultiHeadCrossAttention<T> {
     }
 
     /// The output and the weights `[.., heads, Lq, Lk]`, before dropout.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{MultiHeadCrossAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = MultiHeadCrossAttention::<f64>::new(8, 8, 2, &mut rng);
-    /// let (_, weights) = attention.forward_with_weights(&x, &x.narrow(1, 0, 2), Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*weights.shape(), [1, 2, 4, 2]);
-    /// let sums = weights.sum(-1);
-    /// assert!((sums.value() - 1.0).abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn forward_with_weights(
         &self,

@@ -138,21 +138,6 @@ pub struct ValueResidualAttention<T: Real = f32> {
 
 impl<T: Real> ValueResidualAttention<T> {
     /// A layer with a mix of ½ each.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Projections, Spec, ValueResidualAttention, first_values};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let first = first_values(&projections, &x, &mut Pass::eval());
-    /// let attention = ValueResidualAttention::new(projections);
-    /// let y = attention.forward(&x, &first, &Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         ValueResidualAttention { projections, mix: Param::new(Tensor::full([2], T::from_f64(0.5))) }
@@ -211,19 +196,6 @@ impl<T: Real> ValueResidualAttention<T> {
 }
 
 /// The values `[.., Hk, L, D]` of these projections for `x`, as input of later layers.
-///
-/// ```
-/// # use retrograd_autograd::Var;
-/// # use retrograd_nn::Pass;
-/// # use retrograd_nn::attention::{HeadSizes, Projections, first_values};
-/// # use retrograd_tensor::Tensor;
-/// # use retrograd_tensor::random::Rng;
-/// # let mut rng = Rng::new(1);
-/// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-/// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-/// let first = first_values(&projections, &x, &mut Pass::eval());
-/// assert_eq!(*first.shape(), [1, 2, 4, 4]); // by heads
-/// ```
 #[track_caller]
 pub fn first_values<T: Real>(projections: &Projections<T>, x: &Var<T>, pass: &mut Pass) -> Var<T> {
     projections.values(x, pass)

@@ -81,14 +81,6 @@ impl<T: Real> GroupedQueryAttention<T> {
     ///
     /// # Panics
     /// If `heads` does not divide `width`, or `key_heads` does not divide `heads`.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::GroupedQueryAttention;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// let attention = GroupedQueryAttention::<f64>::new(8, 4, 2, &mut rng);
-    /// assert_eq!(attention.k_proj.weight.shape(), [4, 8]); // 2 key heads of width 2
-    /// ```
     #[track_caller]
     pub fn new(width: usize, heads: usize, key_heads: usize, rng: &mut Rng) -> Self {
         check_heads(width, heads, key_heads);
@@ -210,40 +202,12 @@ impl<T: Real> GroupedQueryAttention<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or the mask does not match the sizes.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{GroupedQueryAttention, Mask};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = GroupedQueryAttention::<f64>::new(8, 4, 2, &mut rng);
-    /// let y = attention.forward(&x, Mask::causal(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         Call::start(self).end(self.run(x, &spec.into(), &mut Past::none(), pass))
     }
 
     /// The output and the weights `[.., H, L, L]`, before dropout.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{GroupedQueryAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = GroupedQueryAttention::<f64>::new(8, 4, 2, &mut rng);
-    /// let (_, weights) = attention.forward_with_weights(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*weights.shape(), [1, 4, 4, 4]);
-    /// let sums = weights.sum(-1);
-    /// assert!((sums.value() - 1.0).abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn forward_with_weights(
         &self,

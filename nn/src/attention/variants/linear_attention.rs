@@ -105,19 +105,6 @@ pub struct LinearState<T: Real = f32> {
 
 impl<T: Real> LinearState<T> {
     /// The state before the first token, for keys `[.., L, Dk]` and values `[.., L, Dv]`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::LinearState;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let mut x = || Var::constant(Tensor::<f64>::randn([1, 1, 4, 3], &mut rng));
-    /// # let (q, k, v) = (x(), x(), x());
-    /// let mut state = LinearState::new(&k, &v); // of no tokens
-    /// state.update(&k, &v);
-    /// assert_eq!(*state.read(&q).shape(), [1, 1, 4, 3]);
-    /// ```
     pub fn new(k: &Var<T>, v: &Var<T>) -> Self {
         let zeros = |width: usize| {
             let mut dims = k.shape().to_vec();
@@ -129,20 +116,6 @@ impl<T: Real> LinearState<T> {
     }
 
     /// Adds keys and values to the state.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::LinearState;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let mut x = || Var::constant(Tensor::<f64>::randn([1, 1, 4, 3], &mut rng));
-    /// # let (q, k, v) = (x(), x(), x());
-    /// let mut state = LinearState::new(&k, &v);
-    /// state.update(&k.narrow(2, 0, 1), &v.narrow(2, 0, 1));
-    /// let y = state.read(&k); // one value so far
-    /// assert!((y - v.narrow(2, 0, 1)).value().abs().max(..).item() < 1e-4);
-    /// ```
     #[track_caller]
     pub fn update(&mut self, k: &Var<T>, v: &Var<T>) {
         let k = feature_map(k).t();
@@ -220,19 +193,6 @@ impl<T: Real> LinearState<T> {
     }
 
     /// The state without its graph, for truncated backpropagation between segments.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::LinearState;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let mut x = || Var::constant(Tensor::<f64>::randn([1, 1, 4, 3], &mut rng));
-    /// # let (q, k, v) = (x(), x(), x());
-    /// let mut state = LinearState::new(&k, &v);
-    /// state.update(&k, &v);
-    /// assert_eq!(state.detach().read(&q).value(), state.read(&q).value());
-    /// ```
     pub fn detach(&self) -> Self {
         LinearState { s: self.s.detach(), z: self.z.detach() }
     }
@@ -284,20 +244,6 @@ impl<T: Real> LinearAttention<T> {
     ///
     /// # Panics
     /// If they have dropout or rotary positions.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Pass};
-    /// # use retrograd_nn::attention::{HeadSizes, LinearAttention, LinearForm, Projections, Reach};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = LinearAttention::new(projections, Reach::Causal, LinearForm::Chunked(64));
-    /// let y = attention.forward(&x, &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, reach: Reach, form: LinearForm) -> Self {
         let m = LinearAttention { projections, reach, form };
@@ -328,21 +274,6 @@ impl<T: Real> LinearAttention<T> {
     ///
     /// # Panics
     /// If the shapes do not match, it is not causal, or the projections have dropout or positions.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, LinearAttention, LinearForm, Projections, Reach};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = LinearAttention::new(projections, Reach::Causal, LinearForm::Recurrent);
-    /// let mut state = None;
-    /// let y = attention.step(&x.narrow(1, 0, 1), &mut state, &mut Pass::eval());
-    /// assert!(*y.shape() == [1, 1, 8] && state.is_some());
-    /// ```
     #[track_caller]
     pub fn step(&self, x: &Var<T>, state: &mut Option<LinearState<T>>, pass: &mut Pass) -> Var<T> {
         require(self.reach == Reach::Causal, "LinearAttention", ErrorKind::Mismatch, || {

@@ -63,20 +63,6 @@ impl<T: Real> LongformerAttention<T> {
     ///
     /// # Panics
     /// If the number of dilations is not that of the heads, or a dilation is 0.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, LongformerAttention, Projections, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = LongformerAttention::new(projections, &[1, 1], 1);
-    /// let y = attention.forward(&x, &[0], Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, dilation: &[usize], window: usize) -> Self {
         let heads = projections.sizes().heads;
@@ -106,20 +92,6 @@ impl<T: Real> LongformerAttention<T> {
     }
 
     /// Makes the attention causal, for global tokens, too.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, LongformerAttention, Projections, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = LongformerAttention::new(projections, &[1, 1], 1).causal();
-    /// let y = attention.forward(&x, &[0], Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     pub fn causal(mut self) -> Self {
         self.causal = true;
         self
@@ -159,20 +131,6 @@ impl<T: Real> LongformerAttention<T> {
     ///
     /// # Panics
     /// If the shapes do not match, or a global position is not below the length.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, LongformerAttention, Projections, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = LongformerAttention::new(projections, &[1, 2], 1);
-    /// let y = attention.forward(&x, &[0], Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn forward(
         &self,

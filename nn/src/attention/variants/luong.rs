@@ -262,20 +262,6 @@ impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
     }
 
     /// The attentional outputs `h̃`, `[.., Lt, d_t]`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, Mask};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
-    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
-    /// let y = attention.forward(&targets, &sources, Mask::first(3), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [4, 8]);
-    /// ```
     #[track_caller]
     pub fn forward(
         &self,
@@ -334,21 +320,6 @@ impl<T: Real, S: LuongScore<T>> LuongLocalM<T, S> {
     ///
     /// # Panics
     /// If shapes do not fit one another or the mask, or the spec has an alignment.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, LuongLocalM, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
-    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
-    /// let local = LuongLocalM::new(attention, 2);
-    /// let y = local.forward(&targets, &sources, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [4, 8]);
-    /// ```
     #[track_caller]
     pub fn forward(
         &self,
@@ -480,21 +451,6 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
     ///
     /// # Panics
     /// If shapes do not fit one another, or a length is above `Ls`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, LuongLocalP};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
-    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
-    /// let local = LuongLocalP::new(attention, 8, 1, &mut rng);
-    /// let y = local.forward(&targets, &sources, &[6], &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [4, 8]);
-    /// ```
     #[track_caller]
     pub fn forward(
         &self,

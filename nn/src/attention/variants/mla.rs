@@ -142,21 +142,6 @@ impl<T: Real> MlaAttention<T> {
     ///
     /// # Panics
     /// If their width is not that of the sizes.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{MlaAttention, MlaSizes, Rope, Spec, Incremental};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let sizes = MlaSizes { width: 8, heads: 2, query_latent: None, latent: 6, nope: 4, rope: 2, value: 4 };
-    /// let attention = MlaAttention::<f64>::new(sizes, &mut rng);
-    /// let attention = attention.with_rope(Rope::new(2).base(500.0));
-    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn with_rope(self, rope: Rope) -> Self {
         let (have, want) = (rope.width(), self.sizes.rope);
@@ -175,20 +160,6 @@ impl<T: Real> MlaAttention<T> {
     ///
     /// # Panics
     /// If it is negative or not finite.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{MlaAttention, MlaSizes, Spec, Incremental};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let sizes = MlaSizes { width: 8, heads: 2, query_latent: None, latent: 6, nope: 4, rope: 2, value: 4 };
-    /// let attention = MlaAttention::<f64>::new(sizes, &mut rng).with_eps(1e-5);
-    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn with_eps(mut self, eps: f64) -> Self {
         require(eps >= 0.0 && eps.is_finite(), "mla", ErrorKind::Value, || {

@@ -37,12 +37,6 @@ pub struct MultiHeadConfig {
 
 impl MultiHeadConfig {
     /// A configuration with biases and without dropout, for keys and values of the same width.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::MultiHeadConfig;
-    /// let config = MultiHeadConfig::new(8, 2);
-    /// assert!(config.bias && config.key_width == 8);
-    /// ```
     pub fn new(width: usize, heads: usize) -> Self {
         MultiHeadConfig {
             width,
@@ -129,19 +123,6 @@ impl<T: Real> MultiHeadAttention<T> {
     ///
     /// # Panics
     /// If the heads do not divide the width, or the dropout is not in `[0, 1]`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{MultiHeadAttention, MultiHeadConfig, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(8, 2), &mut rng);
-    /// let y = attention.forward(&x, &x, &x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn new(config: &MultiHeadConfig, rng: &mut Rng) -> Self {
         let &MultiHeadConfig { width, heads, key_width, value_width, .. } = config;
@@ -175,14 +156,6 @@ impl<T: Real> MultiHeadAttention<T> {
     }
 
     /// The configuration.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::{MultiHeadAttention, MultiHeadConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// let attention = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(8, 2), &mut rng);
-    /// assert_eq!(attention.config().heads, 2);
-    /// ```
     pub fn config(&self) -> &MultiHeadConfig {
         &self.config
     }

@@ -25,12 +25,6 @@ pub struct Packed {
 
 impl Packed {
     /// Documents of these lengths.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Packed;
-    /// let packed = Packed::new(&[2, 3]); // two documents
-    /// assert_eq!(packed.total(), 5);
-    /// ```
     pub fn new(lengths: &[usize]) -> Self {
         Packed { prefix: 0, lengths: lengths.to_vec() }
     }
@@ -68,23 +62,11 @@ impl Packed {
     }
 
     /// The total length.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Packed;
-    /// let packed = Packed::new(&[2, 3]); // two documents
-    /// assert_eq!(packed.total(), 5);
-    /// ```
     pub fn total(&self) -> usize {
         self.prefix + self.lengths.iter().sum::<usize>()
     }
 
     /// The range of each document in the sequence.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Packed;
-    /// let packed = Packed::new(&[2, 3]); // two documents
-    /// assert_eq!(packed.ranges(), [0..2, 2..5]);
-    /// ```
     pub fn ranges(&self) -> Vec<std::ops::Range<usize>> {
         let mut end = self.prefix;
         let range = |&n: &usize| {
@@ -153,20 +135,6 @@ pub struct PackedAttention<T: Real = f32> {
 
 impl<T: Real> PackedAttention<T> {
     /// A layer with these projections.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Packed, PackedAttention, Projections, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = PackedAttention::new(projections);
-    /// let y = attention.forward(&x, &Packed::new(&[1, 3]), Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     pub fn new(projections: Projections<T>) -> Self {
         PackedAttention { projections }
     }

@@ -35,20 +35,6 @@ impl<T: Real> AttentionPool<T> {
     ///
     /// # Panics
     /// If the projections have rotary positions.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{AttentionPool, HeadSizes, Projections, Spec, Incremental};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let pool = AttentionPool::new(projections, 2, &mut rng); // 2 learned queries
-    /// let y = pool.forward(&x, &Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 2, 8]);
-    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, n: usize, rng: &mut Rng) -> Self {
         projections.reject_rope(NAME, REASON);

@@ -24,20 +24,6 @@ pub struct PrefixLmAttention<T: Real = f32> {
 
 impl<T: Real> PrefixLmAttention<T> {
     /// A layer with these projections.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, PrefixLmAttention, Projections, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = PrefixLmAttention::new(projections);
-    /// let y = attention.forward(&x, &[2], Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     pub fn new(projections: Projections<T>) -> Self {
         PrefixLmAttention { projections }
     }

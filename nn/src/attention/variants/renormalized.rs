@@ -66,19 +66,6 @@ pub struct RenormalizedSelfAttention<T: Real = f32> {
 
 impl<T: Real> RenormalizedSelfAttention<T> {
     /// A layer without biases.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Mask, RenormalizedSelfAttention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = RenormalizedSelfAttention::<f64>::new(8, 6, 5, &mut rng);
-    /// let y = attention.forward(&x, &Mask::causal(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 5]);
-    /// ```
     #[track_caller]
     pub fn new(d_in: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         RenormalizedSelfAttention { attention: CrossAttention::new(d_in, d_in, d_k, d_v, rng) }
@@ -88,15 +75,6 @@ impl<T: Real> RenormalizedSelfAttention<T> {
     ///
     /// # Panics
     /// If `p` is not in `[0, 1]`.
-    ///
-    /// ```
-    /// # use retrograd_nn::Module;
-    /// # use retrograd_nn::attention::RenormalizedSelfAttention;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// let attention = RenormalizedSelfAttention::<f64>::new(8, 6, 5, &mut rng).dropout(0.1);
-    /// assert_eq!(attention.num_parameters(), 8 * (6 + 6 + 5));
-    /// ```
     #[track_caller]
     pub fn dropout(mut self, p: f64) -> Self {
         self.attention.dropout = Dropout::new(p);
@@ -107,19 +85,6 @@ impl<T: Real> RenormalizedSelfAttention<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not `d_in`, or the mask does not match the sizes.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Mask, RenormalizedSelfAttention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = RenormalizedSelfAttention::<f64>::new(8, 6, 5, &mut rng);
-    /// let y = attention.forward(&x, &Mask::causal(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 5]);
-    /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, mask: &Mask, pass: &mut Pass) -> Var<T> {
         Call::start(self).end(self.forward_with_weights(x, mask, pass).0)

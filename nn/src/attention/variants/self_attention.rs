@@ -46,34 +46,12 @@ pub struct SelfAttention<T: Real = f32> {
 
 impl<T: Real> SelfAttention<T> {
     /// A layer without biases.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{SelfAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = SelfAttention::<f64>::new(8, 6, 5, &mut rng);
-    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 5]);
-    /// ```
     #[track_caller]
     pub fn new(d_in: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         SelfAttention { attention: CrossAttention::new(d_in, d_in, d_k, d_v, rng) }
     }
 
     /// A layer with biases.
-    ///
-    /// ```
-    /// # use retrograd_nn::Module;
-    /// # use retrograd_nn::attention::SelfAttention;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// let attention = SelfAttention::<f64>::with_bias(8, 6, 5, &mut rng);
-    /// assert_eq!(attention.num_parameters(), (8 + 1) * (6 + 6 + 5));
-    /// ```
     pub fn with_bias(d_in: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         SelfAttention { attention: CrossAttention::with_bias(d_in, d_in, d_k, d_v, rng) }
     }
@@ -82,19 +60,6 @@ impl<T: Real> SelfAttention<T> {
     ///
     /// # Panics
     /// If `p` is not in `[0, 1]`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{SelfAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = SelfAttention::<f64>::new(8, 6, 5, &mut rng).dropout(0.5);
-    /// let y = attention.forward(&x, Spec::new(), &mut Pass::train(1));
-    /// assert_eq!(*y.shape(), [1, 4, 5]);
-    /// ```
     #[track_caller]
     pub fn dropout(mut self, p: f64) -> Self {
         self.attention.dropout = Dropout::new(p);

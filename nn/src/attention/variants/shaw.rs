@@ -45,20 +45,6 @@ impl<T: Real> ShawAttention<T> {
     ///
     /// # Panics
     /// If the projections have rotary positions: their combination is not defined.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Pass};
-    /// # use retrograd_nn::attention::{HeadSizes, Projections, ShawAttention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = ShawAttention::new(projections, 2, &mut rng);
-    /// let y = attention.forward(&x, &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, farthest: usize, rng: &mut Rng) -> Self {
         projections.reject_rope(NAME, REASON);

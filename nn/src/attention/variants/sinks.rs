@@ -132,20 +132,6 @@ pub struct StreamingAttention<T: Real = f32> {
 
 impl<T: Real> StreamingAttention<T> {
     /// A layer with `first` first tokens and a window of `left` tokens.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Projections, Spec, StreamingAttention, Incremental};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = StreamingAttention::new(projections, 1, 2);
-    /// let y = attention.forward(&x, &Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     pub fn new(projections: Projections<T>, first: usize, left: usize) -> Self {
         StreamingAttention { projections, first, left }
     }

@@ -40,13 +40,6 @@ impl SparsePattern {
     ///
     /// # Panics
     /// If the stride is 0.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::{Align, SparsePattern};
-    /// let pattern = SparsePattern::Strided { stride: 2 };
-    /// let keep = pattern.near().tensor([1, 1, 4, 4], Align::TopLeft);
-    /// assert!(keep.at(&[0, 0, 3, 3]) && !keep.at(&[0, 0, 3, 0]));
-    /// ```
     #[track_caller]
     pub fn near(self) -> Mask {
         self.check();
@@ -149,21 +142,6 @@ impl<T: Real> SparseTransformerAttention<T> {
     ///
     /// # Panics
     /// If the pattern has a stride of 0 or a summary above it.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Projections, SparseMerge, SparsePattern, SparseTransformerAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let pattern = SparsePattern::Strided { stride: 2 };
-    /// let attention = SparseTransformerAttention::new(projections, pattern, SparseMerge::Union, 0);
-    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn new(
         projections: Projections<T>,

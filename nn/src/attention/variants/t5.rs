@@ -64,19 +64,6 @@ impl<T: Real> T5Attention<T> {
     ///
     /// # Panics
     /// If the heads do not divide the width.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Spec, T5Attention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = T5Attention::<f64>::encoder(8, 2, &mut rng);
-    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn encoder(width: usize, heads: usize, rng: &mut Rng) -> Self {
         let buckets = Buckets { count: 32, max_distance: 128, bidirectional: true };
@@ -87,19 +74,6 @@ impl<T: Real> T5Attention<T> {
     ///
     /// # Panics
     /// If the heads do not divide the width.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Spec, T5Attention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = T5Attention::<f64>::decoder(8, 2, &mut rng);
-    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn decoder(width: usize, heads: usize, rng: &mut Rng) -> Self {
         let buckets = Buckets { count: 32, max_distance: 128, bidirectional: false };

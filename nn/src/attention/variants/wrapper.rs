@@ -64,19 +64,6 @@ impl<T: Real> MultiHeadWrapper<T> {
     ///
     /// # Panics
     /// If `heads` is 0.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{MultiHeadWrapper, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = MultiHeadWrapper::<f64>::new(2, 8, 4, 3, &mut rng);
-    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 6]);
-    /// ```
     #[track_caller]
     pub fn new(heads: usize, d_in: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         Self::from_heads((0..heads).map(|_| SelfAttention::new(d_in, d_k, d_v, rng)).collect())
@@ -86,19 +73,6 @@ impl<T: Real> MultiHeadWrapper<T> {
     ///
     /// # Panics
     /// If there are none.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{MultiHeadWrapper, SelfAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let heads = vec![SelfAttention::<f64>::new(8, 6, 5, &mut rng), SelfAttention::<f64>::new(8, 6, 5, &mut rng)];
-    /// let y = MultiHeadWrapper::from_heads(heads).forward(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 10]);
-    /// ```
     #[track_caller]
     pub fn from_heads(heads: Vec<SelfAttention<T>>) -> Self {
         require(!heads.is_empty(), "attention", ErrorKind::Value, || {
@@ -128,18 +102,6 @@ impl<T: Real> MultiHeadWrapper<T> {
     }
 
     /// Sets the output projection.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Linear, Pass};
-    /// # use retrograd_nn::attention::{MultiHeadWrapper, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = MultiHeadWrapper::<f64>::new(2, 8, 4, 3, &mut rng).project(Linear::new(6, 8, &mut rng));
-    /// assert_eq!(*attention.forward(&x, Spec::new(), &mut Pass::eval()).shape(), [1, 4, 8]);
-    /// ```
     pub fn project(mut self, out_proj: Linear<T>) -> Self {
         self.out_proj = Some(out_proj);
         self
@@ -172,19 +134,6 @@ impl<T: Real> MultiHeadWrapper<T> {
     }
 
     /// The output and the weights `[.., H, L, L]`, before dropout.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{MultiHeadWrapper, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = MultiHeadWrapper::<f64>::new(2, 8, 4, 3, &mut rng);
-    /// let (_, weights) = attention.forward_with_weights(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(weights.value().numel(), 2 * 4 * 4);
-    /// ```
     #[track_caller]
     pub fn forward_with_weights(
         &self,

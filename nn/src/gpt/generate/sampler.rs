@@ -47,14 +47,6 @@ impl Default for Sampler {
 
 impl Sampler {
     /// Greedy decoding: always the likeliest token, the first one of equal ones.
-    ///
-    /// ```
-    /// # use retrograd_nn::Sampler;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let logits = Tensor::from([0.0f32, 9.0, 1.0]);
-    /// assert_eq!(Sampler::greedy().draw(&logits, &mut Rng::new(1)), 1);
-    /// ```
     pub fn greedy() -> Self {
         Sampler { temperature: 0.0, ..Sampler::default() }
     }

@@ -34,12 +34,6 @@ pub struct Mask(Kind);
 /// Constructors.
 impl Mask {
     /// Every pair.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
-    /// let keep = Mask::full().tensor([1, 1, 1, 3], Align::TopLeft);
-    /// assert_eq!(keep.to_vec(), [true, true, true]);
-    /// ```
     pub fn full() -> Mask {
         Mask(Kind::Full)
     }
@@ -75,12 +69,6 @@ impl Mask {
     ///
     /// # Panics
     /// If `step` is 0.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
-    /// let keep = Mask::dilated(2).tensor([1, 1, 1, 4], Align::TopLeft);
-    /// assert_eq!(keep.to_vec(), [true, false, true, false]);
-    /// ```
     #[track_caller]
     pub fn dilated(step: usize) -> Mask {
         require(step > 0, "mask", ErrorKind::Value, || {
@@ -114,12 +102,6 @@ impl Mask {
     }
 
     /// Queries at these positions attend to every key, the others to none.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
-    /// let keep = Mask::queries(&[1]).tensor([1, 1, 2, 2], Align::TopLeft);
-    /// assert_eq!(keep.to_vec(), [false, false, true, true]);
-    /// ```
     pub fn queries(positions: &[usize]) -> Mask {
         Mask(Kind::Queries(positions.into()))
     }
@@ -304,14 +286,6 @@ impl Mask {
     ///
     /// # Panics
     /// If it is not a matrix.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
-    /// # use retrograd_tensor::Tensor;
-    /// let keep = Tensor::from([[true, false]]);
-    /// let mask = Mask::keep_pairs(&keep).tensor([1, 1, 1, 2], Align::TopLeft);
-    /// assert_eq!(mask.to_vec(), [true, false]);
-    /// ```
     #[track_caller]
     pub fn keep_pairs(keep: &Tensor<bool>) -> Mask {
         require(keep.rank() == 2, "mask", ErrorKind::Rank, || {
@@ -326,14 +300,6 @@ impl Mask {
     ///
     /// # Panics
     /// If it is not a matrix.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
-    /// # use retrograd_tensor::Tensor;
-    /// let drop = Tensor::from([[true, false]]);
-    /// let mask = Mask::drop_pairs(&drop).tensor([1, 1, 1, 2], Align::TopLeft);
-    /// assert_eq!(mask.to_vec(), [false, true]);
-    /// ```
     #[track_caller]
     pub fn drop_pairs(drop: &Tensor<bool>) -> Mask {
         Mask::keep_pairs(&!drop)
@@ -368,14 +334,6 @@ impl Mask {
     ///
     /// # Panics
     /// If it is not a matrix.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
-    /// # use retrograd_tensor::Tensor;
-    /// let padding = Tensor::from([[true, false], [false, false]]);
-    /// let mask = Mask::drop_keys(&padding).tensor([2, 1, 1, 2], Align::TopLeft);
-    /// assert_eq!(mask.to_vec(), [false, true, true, true]);
-    /// ```
     #[doc(alias = "key_padding_mask")]
     #[track_caller]
     pub fn drop_keys(drop: &Tensor<bool>) -> Mask {
@@ -397,12 +355,6 @@ impl Mask {
 
 impl Mask {
     /// As a tensor, true where a pair attends, `[B or 1, H or 1, Lq, Lk]`, for these sizes.
-    ///
-    /// ```
-    /// use retrograd_nn::attention::{Align, Mask};
-    /// let keep = Mask::causal().tensor([1, 1, 3, 3], Align::TopLeft);
-    /// assert_eq!(keep.to_vec(), [true, false, false, true, true, false, true, true, true]);
-    /// ```
     ///
     /// # Panics
     /// If the mask does not fit the sizes.
