@@ -7,7 +7,7 @@
 
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::settings;
-use crate::simd::{Kernel, Lanes, Level, dispatch_f32};
+use crate::simd::{Kernel, Lanes, Level, dispatch_f32, inlined};
 use rand::rand_core::utils::fill_bytes_via_next_word;
 use rand::{SeedableRng, TryRng};
 use std::convert::Infallible;
@@ -124,8 +124,7 @@ impl Key {
             settings::level(),
             first,
             out,
-            #[inline(always)]
-            move |words, _, out| out.copy_from_slice(words),
+            inlined!(move |words, _, out| out.copy_from_slice(words)),
         );
     }
 

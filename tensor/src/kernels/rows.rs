@@ -12,8 +12,8 @@ use crate::par;
 use crate::settings;
 use crate::shape::Shape;
 use crate::simd::{
-    F32_LANES, Kernel, LINE, Lanes, PREFETCH_DISTANCE, needs_software_prefetch, prefetch_l1,
-    prefetch_l2,
+    F32_LANES, Kernel, LINE, Lanes, PREFETCH_DISTANCE, inlined, needs_software_prefetch,
+    prefetch_l1, prefetch_l2,
 };
 use crate::tensor::Tensor;
 
@@ -329,10 +329,8 @@ pub fn sum_rows<T: Real, S: Lanes<T>, const K: usize>(
         x,
         fill,
         splat(s, T::ZERO),
-        #[inline(always)]
-        |acc, v| acc + f(v),
-        #[inline(always)]
-        |a, b| a + b,
+        inlined!(|acc, v| acc + f(v)),
+        inlined!(|a, b| a + b),
     );
     s.sum(sum.value())
 }

@@ -12,7 +12,7 @@ use crate::ops::matmul::{matmul_shape, matrix};
 use crate::ops::pointwise::Pointwise;
 use crate::settings;
 use crate::shape::Shape;
-use crate::simd::{Kernel, Lanes, Level};
+use crate::simd::{Kernel, Lanes, Level, inlined};
 use crate::tensor::Tensor;
 
 /// # Linear layers
@@ -294,8 +294,7 @@ impl<T: Real> Kernel<T> for Add<'_, T> {
                 s,
                 [&self.matrix[i * self.row_stride..][..self.block.cols()]],
                 [self.block.row(i)],
-                #[inline(always)]
-                |[r], [x]| [x + r],
+                inlined!(|[r], [x]| [x + r]),
             );
         }
     }
@@ -316,8 +315,7 @@ impl<T: Real> Kernel<T> for Multiply<'_, T> {
                 s,
                 [&self.factor[i * self.cols..][..self.block.cols()]],
                 [self.block.row(i)],
-                #[inline(always)]
-                |[c], [x]| [x * c],
+                inlined!(|[c], [x]| [x * c]),
             );
         }
     }
@@ -351,11 +349,10 @@ impl<T: Real, P: Pointwise<T>> Kernel<T> for Apply<'_, T, P> {
                 s,
                 [],
                 [self.block.row(i), self.derivatives.row(i)],
-                #[inline(always)]
-                |[], [x, _]| {
+                inlined!(|[], [x, _]| {
                     let (y, derivative) = self.op.value_and_derivative(x);
                     [y, derivative]
-                },
+                }),
             );
         }
     }

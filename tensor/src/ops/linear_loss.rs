@@ -19,7 +19,7 @@ use crate::ops::softmax::max_and_sum;
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
-use crate::simd::{Kernel, Lanes};
+use crate::simd::{Kernel, Lanes, inlined};
 use crate::tensor::Tensor;
 
 /// The approximate number of logits in a block: 128 MB of `f32`. In smaller blocks, packing the
@@ -68,12 +68,7 @@ impl<T: Real> Kernel<T> for LossRows<'_, T> {
             if let Some(scale) = scale {
                 let (max, factor) = (splat(s, max), splat(s, scale));
                 let uniform = smoothing / x.len() as f64;
-                update_row(
-                    s,
-                    x,
-                    #[inline(always)]
-                    |x| factor * ((x - max - log_sums).exp() - uniform),
-                );
+                update_row(s, x, inlined!(|x| factor * ((x - max - log_sums).exp() - uniform)));
                 x[target] -= scale * T::from_f64(1.0 - smoothing);
             }
         }

@@ -10,7 +10,7 @@ use crate::ops::softmax::max_and_sum;
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
-use crate::simd::{Kernel, Lanes};
+use crate::simd::{Kernel, Lanes, inlined};
 use crate::tensor::Tensor;
 
 /// What a loss function returns of the losses of all elements: PyTorch's `reduction`.
@@ -139,12 +139,7 @@ impl<T: Real> Kernel<T> for Losses<'_, T> {
                 None => (T::ZERO, T::ONE),
             };
         }
-        update_row(
-            s,
-            log_sum,
-            #[inline(always)]
-            |sum| sum.ln(),
-        );
+        update_row(s, log_sum, inlined!(|sum| sum.ln()));
         let mut total = 0.0;
         for (i, x) in rows() {
             if let Some(target) = classes.at(first + i) {
@@ -199,13 +194,7 @@ impl<T: Real> RowKernel<T, 1> for CrossEntropyVjp<'_, T> {
         let row_scale = self.scales[if self.scales.len() == 1 { 0 } else { index }];
         let (scale, rest) = (splat(s, row_scale), T::ONE - self.smoothing);
         let Some(weights) = self.weights else {
-            map_row(
-                s,
-                [x],
-                out,
-                #[inline(always)]
-                |[x]| scale * ((x - max - log_sum).exp() - uniform),
-            );
+            map_row(s, [x], out, inlined!(|[x]| scale * ((x - max - log_sum).exp() - uniform)));
             out[target] -= row_scale * rest;
             return;
         };
@@ -215,8 +204,7 @@ impl<T: Real> RowKernel<T, 1> for CrossEntropyVjp<'_, T> {
             s,
             [x, weights],
             out,
-            #[inline(always)]
-            |[x, w]| scale * (all * (x - max - log_sum).exp() - w * uniform),
+            inlined!(|[x, w]| scale * (all * (x - max - log_sum).exp() - w * uniform)),
         );
         out[target] -= row_scale * weight;
     }

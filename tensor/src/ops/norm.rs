@@ -10,7 +10,7 @@ use crate::kernels::rows::{
 };
 use crate::ops::reduce::{exponent, power_of_two};
 use crate::shape::Shape;
-use crate::simd::Lanes;
+use crate::simd::{Lanes, inlined};
 use crate::tensor::Tensor;
 
 /// `y = (x - mean) / √(var + eps) · weight + bias`
@@ -28,34 +28,12 @@ impl<T: Real> RowKernel<T, 1> for LayerNorm<'_, T> {
         let m = moments(s, x, self.eps);
         let m = m.splat(s);
         match (self.weight, self.bias) {
-            (Some(w), Some(b)) => map_row(
-                s,
-                [x, w, b],
-                out,
-                #[inline(always)]
-                |[x, w, b]| m.hat(x).mul_add(w, b),
-            ),
-            (Some(w), None) => map_row(
-                s,
-                [x, w],
-                out,
-                #[inline(always)]
-                |[x, w]| m.hat(x) * w,
-            ),
-            (None, Some(b)) => map_row(
-                s,
-                [x, b],
-                out,
-                #[inline(always)]
-                |[x, b]| m.hat(x) + b,
-            ),
-            (None, None) => map_row(
-                s,
-                [x],
-                out,
-                #[inline(always)]
-                |[x]| m.hat(x),
-            ),
+            (Some(w), Some(b)) => {
+                map_row(s, [x, w, b], out, inlined!(|[x, w, b]| m.hat(x).mul_add(w, b)))
+            }
+            (Some(w), None) => map_row(s, [x, w], out, inlined!(|[x, w]| m.hat(x) * w)),
+            (None, Some(b)) => map_row(s, [x, b], out, inlined!(|[x, b]| m.hat(x) + b)),
+            (None, None) => map_row(s, [x], out, inlined!(|[x]| m.hat(x))),
         }
     }
 }
@@ -81,13 +59,11 @@ impl<T: Real> ColumnKernel<T, 2, 2> for LayerNormVjp<'_, T> {
             [x, g, weight],
             [T::ZERO; 3],
             (zero, zero),
-            #[inline(always)]
-            |(sum, dot), [x, g, w]| {
+            inlined!(|(sum, dot), [x, g, w]| {
                 let h = g * w;
                 (sum + h, h.mul_add(m.hat(x), dot))
-            },
-            #[inline(always)]
-            |a, b| (a.0 + b.0, a.1 + b.1),
+            }),
+            inlined!(|a, b| (a.0 + b.0, a.1 + b.1)),
         );
         let per = T::ONE / T::from_f64(x.len() as f64);
         let mean_h = splat(s, s.sum(sum.value()) * per);
@@ -97,12 +73,11 @@ impl<T: Real> ColumnKernel<T, 2, 2> for LayerNormVjp<'_, T> {
             s,
             [x, g, weight],
             [out, d_weight, d_bias],
-            #[inline(always)]
-            |[x, g, w], [_, d_weight, d_bias]| {
+            inlined!(|[x, g, w], [_, d_weight, d_bias]| {
                 let hat = m.hat(x);
                 let dx = m.scale * (g * w - mean_h - hat * mean_dot);
                 [dx, g.mul_add(hat, d_weight), d_bias + g]
-            },
+            }),
         );
     }
 }
@@ -120,20 +95,8 @@ impl<T: Real> RowKernel<T, 1> for RmsNorm<'_, T> {
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
         let scale = splat(s, rms_scale(s, x, self.eps));
         match self.weight {
-            Some(w) => map_row(
-                s,
-                [x, w],
-                out,
-                #[inline(always)]
-                |[x, w]| x * scale * w,
-            ),
-            None => map_row(
-                s,
-                [x],
-                out,
-                #[inline(always)]
-                |[x]| x * scale,
-            ),
+            Some(w) => map_row(s, [x, w], out, inlined!(|[x, w]| x * scale * w)),
+            None => map_row(s, [x], out, inlined!(|[x]| x * scale)),
         }
     }
 }
@@ -151,25 +114,18 @@ impl<T: Real> ColumnKernel<T, 2, 1> for RmsNormVjp<'_, T> {
     fn row<S: Lanes<T>>(self, s: S, [x, g]: [&[T]; 2], out: &mut [T], columns: &mut [&mut [T]; 1]) {
         let Self { weight, eps } = self;
         let r = splat(s, rms_scale(s, x, eps));
-        let dot = sum_rows(
-            s,
-            [x, g, weight],
-            [T::ZERO; 3],
-            #[inline(always)]
-            |[x, g, w]| g * w * (x * r),
-        );
+        let dot = sum_rows(s, [x, g, weight], [T::ZERO; 3], inlined!(|[x, g, w]| g * w * (x * r)));
         let mean_dot = splat(s, dot / T::from_f64(x.len() as f64));
         let [d_weight] = columns;
         write_rows(
             s,
             [x, g, weight],
             [out, d_weight],
-            #[inline(always)]
-            |[x, g, w], [_, d_weight]| {
+            inlined!(|[x, g, w], [_, d_weight]| {
                 let hat = x * r;
                 let dx = r * (g * w - hat * mean_dot);
                 [dx, g.mul_add(hat, d_weight)]
-            },
+            }),
         );
     }
 }
@@ -206,13 +162,7 @@ impl<T: Real, S: Lanes<T>> Moments<Expr<T, S>> {
 #[inline(always)]
 fn moments<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> Moments<T> {
     let n = T::from_f64(x.len() as f64);
-    let sum = sum_rows(
-        s,
-        [x],
-        [T::ZERO],
-        #[inline(always)]
-        |[v]| v,
-    );
+    let sum = sum_rows(s, [x], [T::ZERO], inlined!(|[v]| v));
     let mean = sum / n;
     let m = splat(s, mean);
     let zero = splat(s, T::ZERO);
@@ -221,13 +171,11 @@ fn moments<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> Moments<T> {
         [x],
         [mean],
         (zero, zero),
-        #[inline(always)]
-        |(sum, squares), [v]| {
+        inlined!(|(sum, squares), [v]| {
             let d = v - m;
             (sum + d, d.mul_add(d, squares))
-        },
-        #[inline(always)]
-        |a, b| (a.0 + b.0, a.1 + b.1),
+        }),
+        inlined!(|a, b| (a.0 + b.0, a.1 + b.1)),
     );
     let mean_error = s.sum(sum.value()) / n;
     // Rounding could make the variance negative.
@@ -245,13 +193,7 @@ fn moments<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> Moments<T> {
 
 #[inline(always)]
 fn rms_scale<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> T {
-    let squares = sum_rows(
-        s,
-        [x],
-        [T::ZERO],
-        #[inline(always)]
-        |[v]| v * v,
-    );
+    let squares = sum_rows(s, [x], [T::ZERO], inlined!(|[v]| v * v));
     let mean_square = squares / T::from_f64(x.len() as f64) + eps;
     match is_exact(mean_square) {
         true => inverse_root(mean_square),

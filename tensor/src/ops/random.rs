@@ -9,6 +9,7 @@ use crate::par;
 use crate::random::{Key, Rng, below, draws, threshold, unit, unit_f32};
 use crate::settings;
 use crate::shape::{IntoShape, Shape};
+use crate::simd::inlined;
 use crate::tensor::Tensor;
 use std::f64::consts::TAU;
 
@@ -152,14 +153,13 @@ impl<T: Real> Tensor<T> {
                     out,
                     // By value: a captured reference might alias the output, which prevents
                     // vectorisation.
-                    #[inline(always)]
-                    move |words, at, out| {
+                    inlined!(move |words, at, out| {
                         let words = &words[..out.len()];
                         let x = &data[at..at + out.len()];
                         for i in 0..out.len() {
                             out[i] = if words[i] >= dropped { x[i] * scale } else { T::ZERO };
                         }
-                    },
+                    }),
                 );
             });
         });
@@ -195,13 +195,12 @@ impl Tensor<bool> {
                     level,
                     first as u64,
                     out,
-                    #[inline(always)]
-                    move |words, _, out| {
+                    inlined!(move |words, _, out| {
                         let words = &words[..out.len()];
                         for i in 0..out.len() {
                             out[i] = u64::from(words[i]) < below;
                         }
-                    },
+                    }),
                 );
             });
         });

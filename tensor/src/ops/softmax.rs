@@ -8,7 +8,7 @@ use crate::kernels::rows::{
     RowKernel, apply_row_kernel_along, fold_rows, in_registers, join_row, load_row, map_row, splat,
     store_row, sum_rows, update_row,
 };
-use crate::simd::{Kernel, Lanes};
+use crate::simd::{Kernel, Lanes, inlined};
 use crate::tensor::Tensor;
 
 /// `y = e^(x - max) / Σ`
@@ -32,8 +32,7 @@ impl<T: Real> RowKernel<T, 1> for Softmax {
                 s,
                 [x],
                 out,
-                #[inline(always)]
-                |[x]| (x - max).exp(),
+                inlined!(|[x]| (x - max).exp()),
             );
             normalize(s, out);
         })
@@ -49,13 +48,7 @@ impl<T: Real> RowKernel<T, 2> for MaskedSoftmax {
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x, keep]: [&[T]; 2], out: &mut [T]) {
-        map_row(
-            s,
-            [x, keep],
-            out,
-            #[inline(always)]
-            |[x, k]| k.eq(0.0).select(f64::NEG_INFINITY, x),
-        );
+        map_row(s, [x, keep], out, inlined!(|[x, k]| k.eq(0.0).select(f64::NEG_INFINITY, x)));
         let max = row_max(s, out);
         // No element but -inf is kept. (With a NaN, the maximum is NaN.)
         if max == T::NEG_INFINITY {
@@ -66,11 +59,10 @@ impl<T: Real> RowKernel<T, 2> for MaskedSoftmax {
             s,
             [x, keep],
             out,
-            #[inline(always)]
-            |[x, k]| {
+            inlined!(|[x, k]| {
                 let masked = k.eq(0.0);
                 masked.select(0.0, (masked.select(max, x) - max).exp())
-            },
+            }),
         );
         normalize(s, out);
     }
@@ -86,13 +78,7 @@ impl<T: Real> RowKernel<T, 1> for LogSoftmax {
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
         let (max, sum) = max_and_sum(s, x);
         let (max, log_sum) = (splat(s, max), splat(s, sum).ln());
-        map_row(
-            s,
-            [x],
-            out,
-            #[inline(always)]
-            |[x]| x - max - log_sum,
-        );
+        map_row(s, [x], out, inlined!(|[x]| x - max - log_sum));
     }
 }
 
@@ -104,21 +90,10 @@ impl<T: Real> RowKernel<T, 2> for SoftmaxVjp {
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [y, g]: [&[T]; 2], out: &mut [T]) {
-        let dot = sum_rows(
-            s,
-            [y, g],
-            [T::ZERO; 2],
-            #[inline(always)]
-            |[y, g]| y.eq(0.0).select(0.0, y * g),
-        );
+        let dot =
+            sum_rows(s, [y, g], [T::ZERO; 2], inlined!(|[y, g]| y.eq(0.0).select(0.0, y * g)));
         let dot = splat(s, dot);
-        map_row(
-            s,
-            [y, g],
-            out,
-            #[inline(always)]
-            |[y, g]| y.eq(0.0).select(0.0, y * (g - dot)),
-        );
+        map_row(s, [y, g], out, inlined!(|[y, g]| y.eq(0.0).select(0.0, y * (g - dot))));
     }
 }
 
@@ -130,21 +105,9 @@ impl<T: Real> RowKernel<T, 2> for LogSoftmaxVjp {
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [y, g]: [&[T]; 2], out: &mut [T]) {
-        let sum = sum_rows(
-            s,
-            [g],
-            [T::ZERO],
-            #[inline(always)]
-            |[g]| g,
-        );
+        let sum = sum_rows(s, [g], [T::ZERO], inlined!(|[g]| g));
         let sum = splat(s, sum);
-        map_row(
-            s,
-            [y, g],
-            out,
-            #[inline(always)]
-            |[y, g]| g - y.exp() * sum,
-        );
+        map_row(s, [y, g], out, inlined!(|[y, g]| g - y.exp() * sum));
     }
 }
 
@@ -157,10 +120,8 @@ fn row_max<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> T {
         [x],
         [low],
         splat(s, low),
-        #[inline(always)]
-        |acc, [v]| acc.max(v),
-        #[inline(always)]
-        |a, b| a.max(b),
+        inlined!(|acc, [v]| acc.max(v)),
+        inlined!(|a, b| a.max(b)),
     );
     s.max_lane(max.value())
 }
@@ -168,42 +129,23 @@ fn row_max<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> T {
 /// Divides a row by its sum.
 #[inline(always)]
 fn normalize<T: Real, S: Lanes<T>>(s: S, out: &mut [T]) {
-    let sum = sum_rows(
-        s,
-        [out],
-        [T::ZERO],
-        #[inline(always)]
-        |[y]| y,
-    );
+    let sum = sum_rows(s, [out], [T::ZERO], inlined!(|[y]| y));
     let scale = splat(s, T::ONE / sum);
-    update_row(
-        s,
-        out,
-        #[inline(always)]
-        |y| y * scale,
-    );
+    update_row(s, out, inlined!(|y| y * scale));
 }
 
 /// `e^(x - max)` of a row in registers, the maximum, and the sum of the exponentials.
 #[inline(always)]
 fn exponentials<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T]) -> ([Expr<T, S>; K], T, T) {
     let x = load_row::<T, S, K>(s, x, T::NEG_INFINITY);
-    let maxima = join_row(
-        x,
-        #[inline(always)]
-        |a, b| a.max(b),
-    );
+    let maxima = join_row(x, inlined!(|a, b| a.max(b)));
     let max = s.max_lane(maxima.value());
     let t = splat(s, max);
     let mut e = x;
     for e in &mut e {
         *e = (*e - t).exp();
     }
-    let sum = join_row(
-        e,
-        #[inline(always)]
-        |a, b| a + b,
-    );
+    let sum = join_row(e, inlined!(|a, b| a + b));
     (e, max, s.sum(sum.value()))
 }
 
@@ -232,13 +174,7 @@ impl<T: Real> Kernel<T> for MaxAndSum<'_, T> {
 fn long_max_and_sum<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> (T, T) {
     let max = row_max(s, x);
     let t = splat(s, max);
-    let sum = sum_rows(
-        s,
-        [x],
-        [T::NEG_INFINITY],
-        #[inline(always)]
-        |[v]| (v - t).exp(),
-    );
+    let sum = sum_rows(s, [x], [T::NEG_INFINITY], inlined!(|[v]| (v - t).exp()));
     (max, sum)
 }
 

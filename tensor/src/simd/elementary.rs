@@ -54,8 +54,7 @@ macro_rules! elementary_f32 {
             $crate::simd::Lanes::call(
                 self,
                 x,
-                #[inline(always)]
-                |x| $crate::simd::math::normal(self, x),
+                $crate::simd::inlined!(|x| $crate::simd::math::normal(self, x)),
             )
         }
     };
@@ -65,8 +64,7 @@ macro_rules! elementary_f32 {
             $crate::simd::Lanes::call(
                 self,
                 x,
-                #[inline(always)]
-                |x| $crate::simd::math::$f(self, x),
+                $crate::simd::inlined!(|x| $crate::simd::math::$f(self, x)),
             )
         })+
     };

@@ -13,6 +13,12 @@
 //!
 //! `f64` serves as the reference for `f32`: the same formulas run on one lane.
 
+/// A closure that is compiled into the function that calls it, with the instructions of that function.
+macro_rules! inlined {
+    ($($closure:tt)+) => { #[inline(always)] $($closure)+ };
+}
+pub(crate) use inlined;
+
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]

@@ -6,7 +6,7 @@ use crate::kernels::{Real, level_of};
 use crate::matrix::{MatMut, MatRef};
 use crate::observe::{KernelCall, Size};
 use crate::settings;
-use crate::simd::{F32_LANES, Kernel, Lanes};
+use crate::simd::{F32_LANES, Kernel, Lanes, inlined};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -150,13 +150,12 @@ impl<T: Real> AttentionOptions<'_, T> {
                 settings::level(),
                 first as u64,
                 row,
-                #[inline(always)]
-                |words, _, out| {
+                inlined!(|words, _, out| {
                     let words = &words[..out.len()];
                     for i in 0..out.len() {
                         out[i] = if u64::from(words[i]) < threshold { T::ZERO } else { kept };
                     }
-                },
+                }),
             );
         }
         Some(z)
@@ -298,12 +297,7 @@ pub(super) fn scale_rows<T: Real>(mut x: MatMut<'_, T>, by: &[T]) {
         fn run<S: Lanes<T>>(self, s: S) {
             for i in 0..self.0.rows() {
                 let by = splat(s, self.1[i]);
-                update_row(
-                    s,
-                    self.0.row(i),
-                    #[inline(always)]
-                    |x| x * by,
-                );
+                update_row(s, self.0.row(i), inlined!(|x| x * by));
             }
         }
     }
