@@ -81,6 +81,18 @@ impl<T: Real> Var<T> {
     }
 }
 
+/// The methods of [`Var`] that apply pointwise operations, which have these numbers as fields.
+macro_rules! pointwise {
+    ($($(#[$doc:meta])* pub fn $method:ident $(($($field:ident),+))? = $Op:ident;)+) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $method(&self $($(, $field: T)+)?) -> Var<T> {
+            self.map($Op $({ $($field),+ })?)
+        }
+    )+};
+}
+pub(super) use pointwise;
+
 /// `g · f'`: by the kernel if both are constants, else by the same formula on variables.
 fn vjp<T: Real, P: Pointwise<T>>(op: P, saved: &Var<T>, g: &Var<T>) -> Var<T> {
     if saved.is_tracked() || g.is_tracked() {

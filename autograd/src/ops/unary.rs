@@ -1,6 +1,7 @@
 //! Functions of one number; their formulas are in [`retrograd_tensor::ops::unary`].
 
 use crate::graph::Var;
+use crate::ops::pointwise::pointwise;
 use retrograd_tensor::Real;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;
@@ -9,132 +10,75 @@ use retrograd_tensor::ops::unary::*;
 
 /// # Unary functions
 impl<T: Real> Var<T> {
-    /// As [`Tensor::neg`]; the gradient is `-g`.
-    #[track_caller]
-    pub fn neg(&self) -> Var<T> {
-        self.map(Neg)
-    }
+    pointwise! {
+        /// As [`Tensor::neg`]; the gradient is `-g`.
+        pub fn neg = Neg;
 
-    /// As [`Tensor::abs`]; the gradient is `g · sign(x)`, 0 at 0.
-    #[track_caller]
-    pub fn abs(&self) -> Var<T> {
-        self.map(Abs)
-    }
+        /// As [`Tensor::abs`]; the gradient is `g · sign(x)`, 0 at 0.
+        pub fn abs = Abs;
 
-    /// As [`Tensor::sign`]; the derivative is 0 everywhere.
-    #[track_caller]
-    pub fn sign(&self) -> Var<T> {
-        self.map(Sign)
-    }
+        /// As [`Tensor::sign`]; the derivative is 0 everywhere.
+        pub fn sign = Sign;
 
-    /// As [`Tensor::floor`]; the derivative is 0 everywhere.
-    #[track_caller]
-    pub fn floor(&self) -> Var<T> {
-        self.map(Floor)
-    }
+        /// As [`Tensor::floor`]; the derivative is 0 everywhere.
+        pub fn floor = Floor;
 
-    /// As [`Tensor::ceil`]; the derivative is 0 everywhere.
-    #[track_caller]
-    pub fn ceil(&self) -> Var<T> {
-        self.map(Ceil)
-    }
+        /// As [`Tensor::ceil`]; the derivative is 0 everywhere.
+        pub fn ceil = Ceil;
 
-    /// As [`Tensor::round`]; the derivative is 0 everywhere.
-    #[track_caller]
-    pub fn round(&self) -> Var<T> {
-        self.map(Round)
-    }
+        /// As [`Tensor::round`]; the derivative is 0 everywhere.
+        pub fn round = Round;
 
-    /// As [`Tensor::trunc`]; the derivative is 0 everywhere.
-    #[track_caller]
-    pub fn trunc(&self) -> Var<T> {
-        self.map(Trunc)
-    }
+        /// As [`Tensor::trunc`]; the derivative is 0 everywhere.
+        pub fn trunc = Trunc;
 
-    /// As [`Tensor::square`]; the gradient is `2g · x`.
-    #[track_caller]
-    pub fn square(&self) -> Var<T> {
-        self.map(Square)
-    }
+        /// As [`Tensor::square`]; the gradient is `2g · x`.
+        pub fn square = Square;
 
-    /// As [`Tensor::sqrt`]; the gradient is `g / (2y)`, infinite at 0.
-    #[track_caller]
-    pub fn sqrt(&self) -> Var<T> {
-        self.map(Sqrt)
-    }
+        /// As [`Tensor::sqrt`]; the gradient is `g / (2y)`, infinite at 0.
+        pub fn sqrt = Sqrt;
 
-    /// As [`Tensor::rsqrt`]; the gradient is `-g · y³ / 2`.
-    #[track_caller]
-    pub fn rsqrt(&self) -> Var<T> {
-        self.map(Rsqrt)
-    }
+        /// As [`Tensor::rsqrt`]; the gradient is `-g · y³ / 2`.
+        pub fn rsqrt = Rsqrt;
 
-    /// As [`Tensor::recip`]; the gradient is `-g · y²`.
-    #[doc(alias = "reciprocal")]
-    #[track_caller]
-    pub fn recip(&self) -> Var<T> {
-        self.map(Recip)
-    }
+        /// As [`Tensor::recip`]; the gradient is `-g · y²`.
+        #[doc(alias = "reciprocal")]
+        pub fn recip = Recip;
 
-    /// As [`Tensor::exp`]; the gradient is `g · y`.
-    #[track_caller]
-    pub fn exp(&self) -> Var<T> {
-        self.map(Exp)
-    }
+        /// As [`Tensor::exp`]; the gradient is `g · y`.
+        pub fn exp = Exp;
 
-    /// As [`Tensor::expm1`]; the gradient is `g · eˣ`.
-    #[track_caller]
-    pub fn expm1(&self) -> Var<T> {
-        self.map(Expm1)
-    }
+        /// As [`Tensor::expm1`]; the gradient is `g · eˣ`.
+        pub fn expm1 = Expm1;
 
-    /// As [`Tensor::ln`]; the gradient is `g / x`.
-    #[doc(alias = "log")]
-    #[track_caller]
-    pub fn ln(&self) -> Var<T> {
-        self.map(Ln)
-    }
+        /// As [`Tensor::ln`]; the gradient is `g / x`.
+        #[doc(alias = "log")]
+        pub fn ln = Ln;
 
-    /// As [`Tensor::log1p`]; the gradient is `g / (1 + x)`.
-    #[track_caller]
-    pub fn log1p(&self) -> Var<T> {
-        self.map(Log1p)
-    }
+        /// As [`Tensor::log1p`]; the gradient is `g / (1 + x)`.
+        pub fn log1p = Log1p;
 
-    /// As [`Tensor::sin`]; the gradient is `g · cos(x)`.
-    #[track_caller]
-    pub fn sin(&self) -> Var<T> {
-        self.map(Sin)
-    }
+        /// As [`Tensor::sin`]; the gradient is `g · cos(x)`.
+        pub fn sin = Sin;
 
-    /// As [`Tensor::cos`]; the gradient is `-g · sin(x)`.
-    #[track_caller]
-    pub fn cos(&self) -> Var<T> {
-        self.map(Cos)
-    }
+        /// As [`Tensor::cos`]; the gradient is `-g · sin(x)`.
+        pub fn cos = Cos;
 
-    /// As [`Tensor::erf`]; the gradient is `g · 2/√π · e^(-x²)`.
-    #[track_caller]
-    pub fn erf(&self) -> Var<T> {
-        self.map(Erf)
-    }
+        /// As [`Tensor::erf`]; the gradient is `g · 2/√π · e^(-x²)`.
+        pub fn erf = Erf;
 
-    /// As [`Tensor::powf`]; the gradient is `g · p · x^(p - 1)`, and 0 for `p = 0` even at 0.
-    #[track_caller]
-    pub fn powf(&self, p: T) -> Var<T> {
-        self.map(Powf { p })
-    }
+        /// As [`Tensor::powf`]; the gradient is `g · p · x^(p - 1)`, and 0 for `p = 0` even at 0.
+        pub fn powf(p) = Powf;
 
-    /// As [`Tensor::add_scalar`]; the gradient is `g`.
-    #[track_caller]
-    pub fn add_scalar(&self, c: T) -> Var<T> {
-        self.map(AddScalar { c })
-    }
+        /// As [`Tensor::add_scalar`]; the gradient is `g`.
+        pub fn add_scalar(c) = AddScalar;
 
-    /// As [`Tensor::mul_scalar`]; the gradient is `g · c`.
-    #[track_caller]
-    pub fn mul_scalar(&self, c: T) -> Var<T> {
-        self.map(MulScalar { c })
+        /// As [`Tensor::mul_scalar`]; the gradient is `g · c`.
+        pub fn mul_scalar(c) = MulScalar;
+
+        /// As [`Tensor::nan_to_num`]; the gradient is `g` where `x` is finite, and 0 where a number is
+        /// replaced.
+        pub fn nan_to_num(nan, posinf, neginf) = NanToNum;
     }
 
     /// As [`Tensor::clamp`]; the gradient is `g` where `lo < x < hi`, and 0 elsewhere, also at the bounds.
@@ -155,11 +99,5 @@ impl<T: Real> Var<T> {
         })
         .or_panic();
         self.map(Clamp { lo, hi })
-    }
-    /// As [`Tensor::nan_to_num`]; the gradient is `g` where `x` is finite, and 0 where a number is
-    /// replaced.
-    #[track_caller]
-    pub fn nan_to_num(&self, nan: T, posinf: T, neginf: T) -> Var<T> {
-        self.map(NanToNum { nan, posinf, neginf })
     }
 }

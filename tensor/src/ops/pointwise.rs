@@ -71,31 +71,36 @@ pub trait Pointwise<T: Real>: Copy + Debug + Default + Send + Sync + 'static {
     }
 }
 
-/// Defines pointwise operations: for each a struct (with fields of type `T`, if there are parameters)
-/// and its [`Pointwise`] formulas, `f` beside `vjp`; and the function `for_each`, which lists them. In
-/// formulas, a field is a [`Parameter`]. `= 0.01` after a field is its default.
+/// Defines pointwise operations: for each a struct (with fields of type `T`, if there are parameters), its
+/// [`Pointwise`] formulas, `f` beside `vjp`, and the method of [`Tensor`] that applies it (or only a name);
+/// and the function `for_each`, which lists them. In formulas, a field is a [`Parameter`]. `= 0.01` after a
+/// field is its default.
 ///
 /// ```text
 /// /// `x / (1 + |x|)`
-/// Softsign = "softsign", saves Input, costs CHEAP;
+/// Softsign, pub fn softsign, saves Input, costs CHEAP;
 /// f(x) { x / (1.0 + x.abs()) }
 /// vjp(x, g) { let d = 1.0 + x.abs(); g / d / d }
 /// ```
 macro_rules! pointwise {
     (
+        $title:literal
         $(
             $(#[$doc:meta])*
             $Op:ident $({ $($(#[$field_doc:meta])* $field:ident = $example:literal),+ $(,)? })?
-                = $name:literal, saves $saves:ident, costs $cost:ident;
+                $(, pub fn $method:ident)? $(, named $name:literal)?
+                , saves $saves:ident, costs $cost:ident;
             f($x:pat_param) $f:block
             vjp($saved:pat_param, $g:pat_param) $vjp:block
         )+
     ) => {
         $(
-            pointwise!(@struct [$(#[$doc])*] $Op $({ $($(#[$field_doc])* $field = $example),+ })?);
+            pointwise!(@struct [$(#[$doc])*] [$($method)?] $Op $({
+                $($(#[$field_doc])* $field = $example),+
+            })?);
 
             impl<T: Real> Pointwise<T> for pointwise!(@type $Op $({ $($field)+ })?) {
-                const NAME: &'static str = $name;
+                const NAME: &'static str = concat!($(stringify!($method))? $($name)?);
                 const SAVES: Saves = Saves::$saves;
                 const COST: Cost = Cost::$cost;
                 #[inline(always)]
@@ -120,18 +125,30 @@ macro_rules! pointwise {
             }
         )+
 
+        #[doc = $title]
+        impl<T: Real> Tensor<T> {
+            $(pointwise!(@method [$(#[$doc])*] [$($method)?] $Op $({ $($field)+ })?);)+
+        }
+
         /// Calls `f` with every operation of this file.
         #[doc(hidden)]
         pub fn for_each<T: Real>(f: &mut impl ForEachOp<T>) {
             $(f.op::<pointwise!(@type $Op $({ $($field)+ })?)>();)+
         }
     };
-    (@struct [$(#[$doc:meta])*] $Op:ident) => {
+    (@struct [$($doc:tt)*] [$method:ident] $($op:tt)+) => {
+        pointwise!(@struct [
+            #[doc = concat!("The operation of [`Tensor::", stringify!($method), "`].")]
+        ] [] $($op)+);
+    };
+    (@struct [$(#[$doc:meta])*] [] $Op:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default)]
         pub struct $Op;
     };
-    (@struct [$(#[$doc:meta])*] $Op:ident { $($(#[$field_doc:meta])* $field:ident = $example:literal),+ }) => {
+    (@struct [$(#[$doc:meta])*] [] $Op:ident {
+        $($(#[$field_doc:meta])* $field:ident = $example:literal),+
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $Op<T> {
@@ -146,6 +163,14 @@ macro_rules! pointwise {
     };
     (@type $Op:ident) => { $Op };
     (@type $Op:ident { $($field:ident)+ }) => { $Op<T> };
+    (@method [$($doc:tt)*] [] $($op:tt)+) => {};
+    (@method [$(#[$doc:meta])*] [$method:ident] $Op:ident $({ $($field:ident)+ })?) => {
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $method(&self $($(, $field: T)+)?) -> Tensor<T> {
+            self.map($Op $({ $($field),+ })?)
+        }
+    };
 }
 pub(crate) use pointwise;
 

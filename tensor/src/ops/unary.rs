@@ -10,43 +10,51 @@ use crate::tensor::Tensor;
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 pointwise! {
+    "# Unary functions"
+
     /// `-x`
-    Neg = "neg", saves Nothing, costs MOVE;
+    Neg, named "neg", saves Nothing, costs MOVE;
     f(x) { -x }
     vjp(_, g) { -g }
 
     /// `|x|`
-    Abs = "abs", saves Input, costs MOVE;
+    Abs, named "abs", saves Input, costs MOVE;
     f(x) { x.abs() }
     vjp(x, g) { g * x.sign() }
 
-    /// The sign of `x`
-    Sign = "sign", saves Nothing, costs MOVE;
+    /// -1, 0 or 1; NaN of NaN. The derivative is 0 everywhere.
+    Sign, pub fn sign, saves Nothing, costs MOVE;
     f(x) { x.sign() }
     vjp(_, g) { g * 0.0 }
 
-    /// `⌊x⌋`
-    Floor = "floor", saves Nothing, costs MOVE;
+    /// The largest integer that is not above `x`. The derivative is 0.
+    Floor, pub fn floor, saves Nothing, costs MOVE;
     f(x) { x.floor() }
     vjp(_, g) { g * 0.0 }
 
-    /// `⌈x⌉`
-    Ceil = "ceil", saves Nothing, costs MOVE;
+    /// The smallest integer that is not below `x`. The derivative is 0.
+    Ceil, pub fn ceil, saves Nothing, costs MOVE;
     f(x) { x.ceil() }
     vjp(_, g) { g * 0.0 }
 
-    /// The nearest integer, ties to even
-    Round = "round", saves Nothing, costs MOVE;
+    /// The nearest integer, and the even one of two that are equally near. The derivative is 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([0.5f32, 1.5, -2.6]);
+    /// assert_eq!(x.round().to_vec(), [0.0, 2.0, -3.0]);
+    /// ```
+    Round, pub fn round, saves Nothing, costs MOVE;
     f(x) { x.round() }
     vjp(_, g) { g * 0.0 }
 
-    /// The integer towards 0
-    Trunc = "trunc", saves Nothing, costs MOVE;
+    /// The integer part: `x` rounded towards 0. The derivative is 0.
+    Trunc, pub fn trunc, saves Nothing, costs MOVE;
     f(x) { x.gt(0.0).select(x.floor(), x.ceil()) }
     vjp(_, g) { g * 0.0 }
 
     /// `x²`
-    Square = "square", saves Input, costs MOVE;
+    Square, pub fn square, saves Input, costs MOVE;
     f(x) { x * x }
     vjp(x, g) { g * (x + x) }
 
@@ -54,7 +62,7 @@ pointwise! {
     Huber {
         /// Where the parabola becomes a line, above 0.
         delta = 1.0,
-    } = "huber", saves Input, costs CHEAP;
+    }, named "huber", saves Input, costs CHEAP;
     f(x) {
         let (size, inner) = (x.abs(), x.abs().min(delta));
         x.constant(delta).mul_add(size - inner, 0.5 * inner * inner)
@@ -64,61 +72,76 @@ pointwise! {
         g * (-delta).max(delta.min(x))
     }
 
-    /// `√x`
-    Sqrt = "sqrt", saves Output, costs CHEAP;
+    /// `√x`, correctly rounded; NaN below 0. The derivative at 0 is infinite.
+    Sqrt, pub fn sqrt, saves Output, costs CHEAP;
     f(x) { x.sqrt() }
     vjp(y, g) { g * 0.5 / y }
 
-    /// `1/√x`
-    Rsqrt = "rsqrt", saves Output, costs CHEAP;
+    /// `1/√x`; infinite at 0, NaN below.
+    Rsqrt, pub fn rsqrt, saves Output, costs CHEAP;
     f(x) { 1.0 / x.sqrt() }
     vjp(y, g) { g * -0.5 * (y * (y * y)) }
 
     /// `1/x`
-    Recip = "recip", saves Output, costs CHEAP;
+    #[doc(alias = "reciprocal")]
+    Recip, pub fn recip, saves Output, costs CHEAP;
     f(x) { 1.0 / x }
     vjp(y, g) { -(g * (y * y)) }
 
     /// `eˣ`
-    Exp = "exp", saves Output, costs COSTLY;
+    Exp, pub fn exp, saves Output, costs COSTLY;
     f(x) { x.exp() }
     vjp(y, g) { g * y }
 
-    /// `eˣ - 1`
-    Expm1 = "expm1", saves Output, costs COSTLY;
+    /// `eˣ - 1`, accurate near 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::scalar(1e-20f64);
+    /// assert_eq!((x.expm1().item(), x.exp().item() - 1.0), (1e-20, 0.0));
+    /// ```
+    Expm1, pub fn expm1, saves Output, costs COSTLY;
     f(x) { x.expm1() }
     vjp(y, g) { g.mul_add(y, g) }
 
-    /// Natural logarithm
-    Ln = "ln", saves Input, costs COSTLY;
+    /// Natural logarithm; -inf at 0, NaN below.
+    #[doc(alias = "log")]
+    Ln, pub fn ln, saves Input, costs COSTLY;
     f(x) { x.ln() }
     vjp(x, g) { g / x }
 
-    /// `ln(1 + x)`
-    Log1p = "log1p", saves Input, costs COSTLY;
+    /// `ln(1 + x)`, accurate near 0; NaN below -1.
+    Log1p, pub fn log1p, saves Input, costs COSTLY;
     f(x) { x.log1p() }
     vjp(x, g) { g / (1.0 + x) }
 
-    /// Sine
-    Sin = "sin", saves Input, costs COSTLY;
+    /// Sine, of radians.
+    Sin, pub fn sin, saves Input, costs COSTLY;
     f(x) { x.sin() }
     vjp(x, g) { g * x.cos() }
 
-    /// Cosine
-    Cos = "cos", saves Input, costs COSTLY;
+    /// Cosine, of radians.
+    Cos, pub fn cos, saves Input, costs COSTLY;
     f(x) { x.cos() }
     vjp(x, g) { -(g * x.sin()) }
 
-    /// Error function
-    Erf = "erf", saves Input, costs COSTLY;
+    /// Error function, `2/√π ∫₀ˣ e^(-t²) dt`.
+    Erf, pub fn erf, saves Input, costs COSTLY;
     f(x) { x.erf() }
     vjp(x, g) { g * FRAC_2_SQRT_PI * (-(x * x)).exp() }
 
-    /// `x^p` for a constant `p`
+    /// `x^p`. NaN for negative `x` unless `p` is whole; `0⁰ = 1`. The derivative for `p = 0` is
+    /// 0 even at 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([3.0f32, -2.0, 0.0]);
+    /// assert_eq!(x.powf(3.0).to_vec(), [27.0, -8.0, 0.0]);
+    /// ```
     Powf {
         /// The exponent.
         p = 2.5,
-    } = "powf", saves Input, costs SCALAR;
+    }, pub fn powf, saves Input, costs SCALAR;
     f(x) { x.power(p) }
     vjp(x, g) { if p == 0.0 { g * 0.0 } else { g * (p * x.power(p - 1.0)) } }
 
@@ -126,7 +149,7 @@ pointwise! {
     AddScalar {
         /// The addend.
         c = 0.5,
-    } = "add_scalar", saves Nothing, costs MOVE;
+    }, named "add_scalar", saves Nothing, costs MOVE;
     f(x) { x + c }
     vjp(_, g) { g }
 
@@ -134,7 +157,7 @@ pointwise! {
     MulScalar {
         /// The factor.
         c = -3.0,
-    } = "mul_scalar", saves Nothing, costs MOVE;
+    }, named "mul_scalar", saves Nothing, costs MOVE;
     f(x) { x * c }
     vjp(_, g) { g * c }
 
@@ -144,7 +167,7 @@ pointwise! {
         lo = -1.0,
         /// The upper bound.
         hi = 1.0,
-    } = "clamp", saves Input, costs MOVE;
+    }, named "clamp", saves Input, costs MOVE;
     f(x) { x.max(lo).min(hi) }
     vjp(x, g) { (x.gt(lo) & x.lt(hi)).select(g, 0.0) }
 
@@ -156,7 +179,7 @@ pointwise! {
         posinf = 9.0,
         /// The number for `-∞`.
         neginf = -9.0,
-    } = "nan_to_num", saves Input, costs MOVE;
+    }, named "nan_to_num", saves Input, costs MOVE;
     f(x) {
         let below = x.eq(f64::INFINITY).select(posinf, x);
         let bounded = x.eq(f64::NEG_INFINITY).select(neginf, below);
@@ -222,129 +245,6 @@ unary_case!(AbsCase: "abs", Abs, |x: i128| x.abs());
 
 /// # Unary functions
 impl<T: Real> Tensor<T> {
-    /// -1, 0 or 1; NaN of NaN. The derivative is 0 everywhere.
-    #[track_caller]
-    pub fn sign(&self) -> Tensor<T> {
-        self.map(Sign)
-    }
-
-    /// The largest integer that is not above `x`. The derivative is 0.
-    #[track_caller]
-    pub fn floor(&self) -> Tensor<T> {
-        self.map(Floor)
-    }
-
-    /// The smallest integer that is not below `x`. The derivative is 0.
-    #[track_caller]
-    pub fn ceil(&self) -> Tensor<T> {
-        self.map(Ceil)
-    }
-
-    /// The nearest integer, and the even one of two that are equally near. The derivative is 0.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([0.5f32, 1.5, -2.6]);
-    /// assert_eq!(x.round().to_vec(), [0.0, 2.0, -3.0]);
-    /// ```
-    #[track_caller]
-    pub fn round(&self) -> Tensor<T> {
-        self.map(Round)
-    }
-
-    /// The integer part: `x` rounded towards 0. The derivative is 0.
-    #[track_caller]
-    pub fn trunc(&self) -> Tensor<T> {
-        self.map(Trunc)
-    }
-
-    /// `x²`
-    #[track_caller]
-    pub fn square(&self) -> Tensor<T> {
-        self.map(Square)
-    }
-
-    /// `√x`, correctly rounded; NaN below 0. The derivative at 0 is infinite.
-    #[track_caller]
-    pub fn sqrt(&self) -> Tensor<T> {
-        self.map(Sqrt)
-    }
-
-    /// `1/√x`; infinite at 0, NaN below.
-    #[track_caller]
-    pub fn rsqrt(&self) -> Tensor<T> {
-        self.map(Rsqrt)
-    }
-
-    /// `1/x`
-    #[doc(alias = "reciprocal")]
-    #[track_caller]
-    pub fn recip(&self) -> Tensor<T> {
-        self.map(Recip)
-    }
-
-    /// `eˣ`
-    #[track_caller]
-    pub fn exp(&self) -> Tensor<T> {
-        self.map(Exp)
-    }
-
-    /// `eˣ - 1`, accurate near 0.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::scalar(1e-20f64);
-    /// assert_eq!((x.expm1().item(), x.exp().item() - 1.0), (1e-20, 0.0));
-    /// ```
-    #[track_caller]
-    pub fn expm1(&self) -> Tensor<T> {
-        self.map(Expm1)
-    }
-
-    /// Natural logarithm; -inf at 0, NaN below.
-    #[doc(alias = "log")]
-    #[track_caller]
-    pub fn ln(&self) -> Tensor<T> {
-        self.map(Ln)
-    }
-
-    /// `ln(1 + x)`, accurate near 0; NaN below -1.
-    #[track_caller]
-    pub fn log1p(&self) -> Tensor<T> {
-        self.map(Log1p)
-    }
-
-    /// Sine, of radians.
-    #[track_caller]
-    pub fn sin(&self) -> Tensor<T> {
-        self.map(Sin)
-    }
-
-    /// Cosine, of radians.
-    #[track_caller]
-    pub fn cos(&self) -> Tensor<T> {
-        self.map(Cos)
-    }
-
-    /// Error function, `2/√π ∫₀ˣ e^(-t²) dt`.
-    #[track_caller]
-    pub fn erf(&self) -> Tensor<T> {
-        self.map(Erf)
-    }
-
-    /// `x^p`. NaN for negative `x` unless `p` is whole; `0⁰ = 1`. The derivative for `p = 0` is
-    /// 0 even at 0.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([3.0f32, -2.0, 0.0]);
-    /// assert_eq!(x.powf(3.0).to_vec(), [27.0, -8.0, 0.0]);
-    /// ```
-    #[track_caller]
-    pub fn powf(&self, p: T) -> Tensor<T> {
-        self.map(Powf { p })
-    }
-
     /// `min(max(x, lo), hi)`; NaN of NaN. The derivative is 1 between `lo` and `hi` and 0
     /// elsewhere, also at the bounds.
     ///
@@ -358,12 +258,5 @@ impl<T: Real> Tensor<T> {
         })
         .or_panic();
         self.map(Clamp { lo, hi })
-    }
-    /// `x` with other numbers for NaN, `∞` and `-∞`; PyTorch's defaults are 0 and the largest finite
-    /// numbers, [`Float::MAX`](crate::Float::MAX) and its negative. The derivative is 1 where `x` is finite
-    /// and 0 elsewhere.
-    #[track_caller]
-    pub fn nan_to_num(&self, nan: T, posinf: T, neginf: T) -> Tensor<T> {
-        self.map(NanToNum { nan, posinf, neginf })
     }
 }
