@@ -20,6 +20,13 @@ macro_rules! cpu {
     };
 }
 
+/// The same intrinsic on both registers.
+macro_rules! two {
+    ($f:path; $($x:expr),+) => {
+        cpu!([$f($($x[0]),+), $f($($x[1]),+)])
+    };
+}
+
 impl Avx2 {
     /// The token, if the CPU supports the instructions.
     #[inline]
@@ -65,14 +72,12 @@ impl Avx2 {
         }
     }
 
-    #[inline(always)]
-    fn min4(self, a: __m128, b: __m128) -> __m128 {
-        cpu!(_mm_blendv_ps(_mm_min_ps(a, b), a, _mm_cmpunord_ps(a, a)))
-    }
+    inlined_methods! {
+        min4(self, a: __m128, b: __m128) -> __m128 =
+            cpu!(_mm_blendv_ps(_mm_min_ps(a, b), a, _mm_cmpunord_ps(a, a)));
 
-    #[inline(always)]
-    fn max4(self, a: __m128, b: __m128) -> __m128 {
-        cpu!(_mm_blendv_ps(_mm_max_ps(a, b), a, _mm_cmpunord_ps(a, a)))
+        max4(self, a: __m128, b: __m128) -> __m128 =
+            cpu!(_mm_blendv_ps(_mm_max_ps(a, b), a, _mm_cmpunord_ps(a, a)));
     }
 
     /// The transpose of eight vectors of eight lanes.
@@ -100,22 +105,16 @@ impl Avx2 {
         out
     }
 
-    /// Lanes `0..4` and `4..8`.
-    #[inline(always)]
-    fn halves(self, v: __m256) -> (__m128, __m128) {
-        cpu!((_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v)))
-    }
+    inlined_methods! {
+        /// Lanes `0..4` and `4..8`.
+        halves(self, v: __m256) -> (__m128, __m128) =
+            cpu!((_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v)));
 
-    /// Lanes 2 and 3, moved to lanes 0 and 1.
-    #[inline(always)]
-    fn by_two(self, v: __m128) -> __m128 {
-        cpu!(_mm_movehl_ps(v, v))
-    }
+        /// Lanes 2 and 3, moved to lanes 0 and 1.
+        by_two(self, v: __m128) -> __m128 = cpu!(_mm_movehl_ps(v, v));
 
-    /// Lane 1, moved to lane 0.
-    #[inline(always)]
-    fn by_one(self, v: __m128) -> __m128 {
-        cpu!(_mm_shuffle_ps::<1>(v, v))
+        /// Lane 1, moved to lane 0.
+        by_one(self, v: __m128) -> __m128 = cpu!(_mm_shuffle_ps::<1>(v, v));
     }
 }
 
@@ -123,31 +122,17 @@ impl Algebra<f32> for Avx2 {
     type V = V;
     type M = M;
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> V {
-        cpu!([_mm256_set1_ps(x); 2])
+    inlined_methods! {
+        splat(self, x: f32) -> V = cpu!([_mm256_set1_ps(x); 2]);
+
+        add(self, a: V, b: V) -> V = two!(_mm256_add_ps; a, b);
+        sub(self, a: V, b: V) -> V = two!(_mm256_sub_ps; a, b);
+        mul(self, a: V, b: V) -> V = two!(_mm256_mul_ps; a, b);
+        div(self, a: V, b: V) -> V = two!(_mm256_div_ps; a, b);
+        fma(self, a: V, b: V, c: V) -> V = two!(_mm256_fmadd_ps; a, b, c);
+        sqrt(self, a: V) -> V = two!(_mm256_sqrt_ps; a);
     }
 
-    #[inline(always)]
-    fn add(self, a: V, b: V) -> V {
-        cpu!([_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])])
-    }
-    #[inline(always)]
-    fn sub(self, a: V, b: V) -> V {
-        cpu!([_mm256_sub_ps(a[0], b[0]), _mm256_sub_ps(a[1], b[1])])
-    }
-    #[inline(always)]
-    fn mul(self, a: V, b: V) -> V {
-        cpu!([_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])])
-    }
-    #[inline(always)]
-    fn div(self, a: V, b: V) -> V {
-        cpu!([_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])])
-    }
-    #[inline(always)]
-    fn fma(self, a: V, b: V, c: V) -> V {
-        cpu!([_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])])
-    }
     #[inline(always)]
     fn neg(self, a: V) -> V {
         let s = self.sign_bits();
@@ -159,60 +144,36 @@ impl Algebra<f32> for Avx2 {
         cpu!([_mm256_andnot_ps(s, a[0]), _mm256_andnot_ps(s, a[1])])
     }
     #[inline(always)]
-    fn sqrt(self, a: V) -> V {
-        cpu!([_mm256_sqrt_ps(a[0]), _mm256_sqrt_ps(a[1])])
-    }
-    #[inline(always)]
     fn round(self, a: V) -> V {
         const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-        cpu!([_mm256_round_ps::<NEAREST>(a[0]), _mm256_round_ps::<NEAREST>(a[1])])
+        two!(_mm256_round_ps::<NEAREST>; a)
     }
     // The instruction returns `b` where either is NaN, so only a NaN in `a` has to be handled.
     #[inline(always)]
     fn min(self, a: V, b: V) -> V {
-        let m = cpu!([_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])]);
+        let m = two!(_mm256_min_ps; a, b);
         self.select(self.is_nan(a), a, m)
     }
     #[inline(always)]
     fn max(self, a: V, b: V) -> V {
-        let m = cpu!([_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])]);
+        let m = two!(_mm256_max_ps; a, b);
         self.select(self.is_nan(a), a, m)
     }
 
-    #[inline(always)]
-    fn lt(self, a: V, b: V) -> M {
-        cpu!([_mm256_cmp_ps::<_CMP_LT_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_LT_OQ>(a[1], b[1]),])
+    inlined_methods! {
+        lt(self, a: V, b: V) -> M = two!(_mm256_cmp_ps::<_CMP_LT_OQ>; a, b);
+        le(self, a: V, b: V) -> M = two!(_mm256_cmp_ps::<_CMP_LE_OQ>; a, b);
+        eq(self, a: V, b: V) -> M = two!(_mm256_cmp_ps::<_CMP_EQ_OQ>; a, b);
+        is_nan(self, a: V) -> M = two!(_mm256_cmp_ps::<_CMP_UNORD_Q>; a, a);
+        and(self, a: M, b: M) -> M = two!(_mm256_and_ps; a, b);
+        or(self, a: M, b: M) -> M = two!(_mm256_or_ps; a, b);
+        select(self, m: M, a: V, b: V) -> V = two!(_mm256_blendv_ps; b, a, m);
     }
-    #[inline(always)]
-    fn le(self, a: V, b: V) -> M {
-        cpu!([_mm256_cmp_ps::<_CMP_LE_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_LE_OQ>(a[1], b[1]),])
-    }
-    #[inline(always)]
-    fn eq(self, a: V, b: V) -> M {
-        cpu!([_mm256_cmp_ps::<_CMP_EQ_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_EQ_OQ>(a[1], b[1]),])
-    }
-    #[inline(always)]
-    fn is_nan(self, a: V) -> M {
-        cpu!(
-            [_mm256_cmp_ps::<_CMP_UNORD_Q>(a[0], a[0]), _mm256_cmp_ps::<_CMP_UNORD_Q>(a[1], a[1]),]
-        )
-    }
-    #[inline(always)]
-    fn and(self, a: M, b: M) -> M {
-        cpu!([_mm256_and_ps(a[0], b[0]), _mm256_and_ps(a[1], b[1])])
-    }
-    #[inline(always)]
-    fn or(self, a: M, b: M) -> M {
-        cpu!([_mm256_or_ps(a[0], b[0]), _mm256_or_ps(a[1], b[1])])
-    }
+
     #[inline(always)]
     fn not(self, a: M) -> M {
         let ones = cpu!(_mm256_castsi256_ps(_mm256_set1_epi32(-1)));
         cpu!([_mm256_xor_ps(a[0], ones), _mm256_xor_ps(a[1], ones)])
-    }
-    #[inline(always)]
-    fn select(self, m: M, a: V, b: V) -> V {
-        cpu!([_mm256_blendv_ps(b[0], a[0], m[0]), _mm256_blendv_ps(b[1], a[1], m[1])])
     }
 
     super::elementary::elementary_f32!();
@@ -247,7 +208,7 @@ impl Lanes<f32> for Avx2 {
         // because then its mask is empty.
         let v =
             unsafe { [_mm256_maskload_ps(p, m[0]), _mm256_maskload_ps(p.wrapping_add(8), m[1])] };
-        let m = cpu!([_mm256_castsi256_ps(m[0]), _mm256_castsi256_ps(m[1])]);
+        let m = two!(_mm256_castsi256_ps; m);
         self.select(m, v, self.splat(fill))
     }
     #[inline(always)]
@@ -384,31 +345,6 @@ impl Lanes<f32> for Avx2 {
         }
         out
     }
-    #[inline(always)]
-    fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
-        self.run(k)
-    }
-    #[inline(always)]
-    fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {
-        let mut x = [0.0; 16];
-        self.store(v, &mut x);
-        for x in &mut x {
-            *x = f(*x);
-        }
-        self.load(&x)
-    }
-    #[inline(always)]
-    fn map2(self, a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V {
-        let (mut x, mut y) = ([0.0; 16], [0.0; 16]);
-        self.store(a, &mut x);
-        self.store(b, &mut y);
-        for i in 0..16 {
-            x[i] = f(x[i], y[i]);
-        }
-        self.load(&x)
-    }
-    #[inline(always)]
-    fn pow(self, a: V, b: V) -> V {
-        super::math::pow(self, a, b)
-    }
+
+    super::elementary::lanes_in_memory!();
 }

@@ -42,16 +42,13 @@ impl Avx512 {
         unsafe { entry(self, k) }
     }
 
-    /// Mask of the first `len` lanes; `len` is at most 16.
-    #[inline(always)]
-    fn first(self, len: usize) -> __mmask16 {
-        ((1u32 << len) - 1) as __mmask16
-    }
+    inlined_methods! {
+        /// Mask of the first `len` lanes; `len` is at most 16.
+        first(self, len: usize) -> __mmask16 = ((1u32 << len) - 1) as __mmask16;
 
-    /// The same 16 lanes as two AVX registers.
-    #[inline(always)]
-    fn halves(self, v: __m512) -> [__m256; 2] {
-        cpu!([_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)])
+        /// The same 16 lanes as two AVX registers.
+        halves(self, v: __m512) -> [__m256; 2] =
+            cpu!([_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)]);
     }
 }
 
@@ -59,89 +56,41 @@ impl Algebra<f32> for Avx512 {
     type V = __m512;
     type M = __mmask16;
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> __m512 {
-        cpu!(_mm512_set1_ps(x))
+    inlined_methods! {
+        splat(self, x: f32) -> __m512 = cpu!(_mm512_set1_ps(x));
+
+        add(self, a: __m512, b: __m512) -> __m512 = cpu!(_mm512_add_ps(a, b));
+        sub(self, a: __m512, b: __m512) -> __m512 = cpu!(_mm512_sub_ps(a, b));
+        mul(self, a: __m512, b: __m512) -> __m512 = cpu!(_mm512_mul_ps(a, b));
+        div(self, a: __m512, b: __m512) -> __m512 = cpu!(_mm512_div_ps(a, b));
+        fma(self, a: __m512, b: __m512, c: __m512) -> __m512 = cpu!(_mm512_fmadd_ps(a, b, c));
+        neg(self, a: __m512) -> __m512 = cpu!(_mm512_xor_ps(a, _mm512_set1_ps(-0.0)));
+        abs(self, a: __m512) -> __m512 = cpu!(_mm512_andnot_ps(_mm512_set1_ps(-0.0), a));
+        sqrt(self, a: __m512) -> __m512 = cpu!(_mm512_sqrt_ps(a));
     }
 
-    #[inline(always)]
-    fn add(self, a: __m512, b: __m512) -> __m512 {
-        cpu!(_mm512_add_ps(a, b))
-    }
-    #[inline(always)]
-    fn sub(self, a: __m512, b: __m512) -> __m512 {
-        cpu!(_mm512_sub_ps(a, b))
-    }
-    #[inline(always)]
-    fn mul(self, a: __m512, b: __m512) -> __m512 {
-        cpu!(_mm512_mul_ps(a, b))
-    }
-    #[inline(always)]
-    fn div(self, a: __m512, b: __m512) -> __m512 {
-        cpu!(_mm512_div_ps(a, b))
-    }
-    #[inline(always)]
-    fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
-        cpu!(_mm512_fmadd_ps(a, b, c))
-    }
-    #[inline(always)]
-    fn neg(self, a: __m512) -> __m512 {
-        cpu!(_mm512_xor_ps(a, _mm512_set1_ps(-0.0)))
-    }
-    #[inline(always)]
-    fn abs(self, a: __m512) -> __m512 {
-        cpu!(_mm512_andnot_ps(_mm512_set1_ps(-0.0), a))
-    }
-    #[inline(always)]
-    fn sqrt(self, a: __m512) -> __m512 {
-        cpu!(_mm512_sqrt_ps(a))
-    }
     #[inline(always)]
     fn round(self, a: __m512) -> __m512 {
         const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
         cpu!(_mm512_roundscale_ps::<NEAREST>(a))
     }
-    // The instruction returns `b` where either is NaN, so only a NaN in `a` has to be handled.
-    #[inline(always)]
-    fn min(self, a: __m512, b: __m512) -> __m512 {
-        self.select(self.is_nan(a), a, cpu!(_mm512_min_ps(a, b)))
-    }
-    #[inline(always)]
-    fn max(self, a: __m512, b: __m512) -> __m512 {
-        self.select(self.is_nan(a), a, cpu!(_mm512_max_ps(a, b)))
-    }
 
-    #[inline(always)]
-    fn lt(self, a: __m512, b: __m512) -> __mmask16 {
-        cpu!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b))
-    }
-    #[inline(always)]
-    fn le(self, a: __m512, b: __m512) -> __mmask16 {
-        cpu!(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(a, b))
-    }
-    #[inline(always)]
-    fn eq(self, a: __m512, b: __m512) -> __mmask16 {
-        cpu!(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b))
-    }
-    #[inline(always)]
-    fn is_nan(self, a: __m512) -> __mmask16 {
-        cpu!(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a))
-    }
-    #[inline(always)]
-    fn and(self, a: __mmask16, b: __mmask16) -> __mmask16 {
-        a & b
-    }
-    #[inline(always)]
-    fn or(self, a: __mmask16, b: __mmask16) -> __mmask16 {
-        a | b
-    }
-    #[inline(always)]
-    fn not(self, a: __mmask16) -> __mmask16 {
-        !a
-    }
-    #[inline(always)]
-    fn select(self, m: __mmask16, a: __m512, b: __m512) -> __m512 {
-        cpu!(_mm512_mask_blend_ps(m, b, a))
+    inlined_methods! {
+        // The instruction returns `b` where either is NaN, so only a NaN in `a` has to be handled.
+        min(self, a: __m512, b: __m512) -> __m512 =
+            self.select(self.is_nan(a), a, cpu!(_mm512_min_ps(a, b)));
+        max(self, a: __m512, b: __m512) -> __m512 =
+            self.select(self.is_nan(a), a, cpu!(_mm512_max_ps(a, b)));
+
+        lt(self, a: __m512, b: __m512) -> __mmask16 = cpu!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b));
+        le(self, a: __m512, b: __m512) -> __mmask16 = cpu!(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(a, b));
+        eq(self, a: __m512, b: __m512) -> __mmask16 = cpu!(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b));
+        is_nan(self, a: __m512) -> __mmask16 = cpu!(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a));
+        and(self, a: __mmask16, b: __mmask16) -> __mmask16 = a & b;
+        or(self, a: __mmask16, b: __mmask16) -> __mmask16 = a | b;
+        not(self, a: __mmask16) -> __mmask16 = !a;
+        select(self, m: __mmask16, a: __m512, b: __m512) -> __m512 =
+            cpu!(_mm512_mask_blend_ps(m, b, a));
     }
 
     super::elementary::elementary_f32!();
@@ -177,22 +126,16 @@ impl Lanes<f32> for Avx512 {
         // and lanes outside the mask are not accessed.
         unsafe { _mm512_mask_storeu_ps(out.as_mut_ptr(), self.first(out.len()), v) }
     }
-    #[inline(always)]
-    fn copysign(self, a: __m512, sign: __m512) -> __m512 {
-        cpu!(_mm512_or_ps(self.abs(a), _mm512_and_ps(sign, _mm512_set1_ps(-0.0))))
+
+    inlined_methods! {
+        copysign(self, a: __m512, sign: __m512) -> __m512 =
+            cpu!(_mm512_or_ps(self.abs(a), _mm512_and_ps(sign, _mm512_set1_ps(-0.0))));
+        clamp(self, x: __m512, lo: __m512, hi: __m512) -> __m512 =
+            cpu!(_mm512_max_ps(lo, _mm512_min_ps(hi, x)));
+        any(self, m: __mmask16) -> bool = m != 0;
+        mask_from_bits(self, bits: u64) -> __mmask16 = bits as __mmask16;
     }
-    #[inline(always)]
-    fn clamp(self, x: __m512, lo: __m512, hi: __m512) -> __m512 {
-        cpu!(_mm512_max_ps(lo, _mm512_min_ps(hi, x)))
-    }
-    #[inline(always)]
-    fn any(self, m: __mmask16) -> bool {
-        m != 0
-    }
-    #[inline(always)]
-    fn mask_from_bits(self, bits: u64) -> __mmask16 {
-        bits as __mmask16
-    }
+
     #[inline(always)]
     fn load_mask(self, m: &[bool]) -> __mmask16 {
         assert!(m.len() <= 16, "load_mask: {} elements for 16 lanes", m.len());
@@ -223,23 +166,14 @@ impl Lanes<f32> for Avx512 {
         })
     }
 
-    // The first step of the reduction tree adds register halves; the rest is that of AVX2.
-    #[inline(always)]
-    fn sum(self, v: __m512) -> f32 {
-        self.0.sum(self.halves(v))
+    inlined_methods! {
+        // The first step of the reduction tree adds register halves; the rest is that of AVX2.
+        sum(self, v: __m512) -> f32 = self.0.sum(self.halves(v));
+        product(self, v: __m512) -> f32 = self.0.product(self.halves(v));
+        min_lane(self, v: __m512) -> f32 = self.0.min_lane(self.halves(v));
+        max_lane(self, v: __m512) -> f32 = self.0.max_lane(self.halves(v));
     }
-    #[inline(always)]
-    fn product(self, v: __m512) -> f32 {
-        self.0.product(self.halves(v))
-    }
-    #[inline(always)]
-    fn min_lane(self, v: __m512) -> f32 {
-        self.0.min_lane(self.halves(v))
-    }
-    #[inline(always)]
-    fn max_lane(self, v: __m512) -> f32 {
-        self.0.max_lane(self.halves(v))
-    }
+
     #[inline(always)]
     fn transpose(self, rows: [__m512; 16]) -> [__m512; 16] {
         let mut out = rows;
@@ -274,31 +208,6 @@ impl Lanes<f32> for Avx512 {
         }
         out
     }
-    #[inline(always)]
-    fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
-        self.run(k)
-    }
-    #[inline(always)]
-    fn map(self, v: __m512, f: impl Fn(f32) -> f32) -> __m512 {
-        let mut x = [0.0; 16];
-        self.store(v, &mut x);
-        for x in &mut x {
-            *x = f(*x);
-        }
-        self.load(&x)
-    }
-    #[inline(always)]
-    fn map2(self, a: __m512, b: __m512, f: impl Fn(f32, f32) -> f32) -> __m512 {
-        let (mut x, mut y) = ([0.0; 16], [0.0; 16]);
-        self.store(a, &mut x);
-        self.store(b, &mut y);
-        for i in 0..16 {
-            x[i] = f(x[i], y[i]);
-        }
-        self.load(&x)
-    }
-    #[inline(always)]
-    fn pow(self, a: __m512, b: __m512) -> __m512 {
-        super::math::pow(self, a, b)
-    }
+
+    super::elementary::lanes_in_memory!();
 }

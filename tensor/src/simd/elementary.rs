@@ -70,3 +70,37 @@ macro_rules! elementary_f32 {
     };
 }
 pub(super) use elementary_f32;
+
+/// The methods of [`Lanes`](super::Lanes) that several instruction sets define alike.
+macro_rules! lanes_in_memory {
+    () => {
+        #[inline(always)]
+        fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
+            self.run(k)
+        }
+        #[inline(always)]
+        fn map(self, v: Self::V, f: impl Fn(f32) -> f32) -> Self::V {
+            let mut x = [0.0; 16];
+            self.store(v, &mut x);
+            for x in &mut x {
+                *x = f(*x);
+            }
+            self.load(&x)
+        }
+        #[inline(always)]
+        fn map2(self, a: Self::V, b: Self::V, f: impl Fn(f32, f32) -> f32) -> Self::V {
+            let (mut x, mut y) = ([0.0; 16], [0.0; 16]);
+            self.store(a, &mut x);
+            self.store(b, &mut y);
+            for i in 0..16 {
+                x[i] = f(x[i], y[i]);
+            }
+            self.load(&x)
+        }
+        #[inline(always)]
+        fn pow(self, a: Self::V, b: Self::V) -> Self::V {
+            $crate::simd::math::pow(self, a, b)
+        }
+    };
+}
+pub(super) use lanes_in_memory;

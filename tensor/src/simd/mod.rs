@@ -13,11 +13,25 @@
 //!
 //! `f64` serves as the reference for `f32`: the same formulas run on one lane.
 
-/// A closure that is compiled into the function that calls it, with the instructions of that function.
+/// A closure that is compiled into its caller, with the instruction set of the caller.
 macro_rules! inlined {
     ($($closure:tt)+) => { #[inline(always)] $($closure)+ };
 }
 pub(crate) use inlined;
+
+/// Methods that are one expression each, compiled into their callers.
+macro_rules! inlined_methods {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($self:ident $(, $x:ident: $t:ty)*) -> $out:ty = $y:expr;
+    )+) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        fn $name($self $(, $x: $t)*) -> $out {
+            $y
+        }
+    )+};
+}
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;

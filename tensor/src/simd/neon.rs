@@ -57,33 +57,22 @@ impl Neon {
         unsafe { entry(self, k) }
     }
 
-    // Comparisons instead of the instructions for minimum and maximum, so that the result for zeros
-    // of both signs is `b`, as on x86.
-    #[inline(always)]
-    fn min4(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
-        cpu!(vbslq_f32(vorrq_u32(vcltq_f32(a, b), vmvnq_u32(vceqq_f32(a, a))), a, b))
-    }
+    inlined_methods! {
+        // Comparisons instead of the instructions for minimum and maximum, so that the result for
+        // zeros of both signs is `b`, as on x86.
+        min4(self, a: float32x4_t, b: float32x4_t) -> float32x4_t =
+            cpu!(vbslq_f32(vorrq_u32(vcltq_f32(a, b), vmvnq_u32(vceqq_f32(a, a))), a, b));
 
-    #[inline(always)]
-    fn max4(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
-        cpu!(vbslq_f32(vorrq_u32(vcltq_f32(b, a), vmvnq_u32(vceqq_f32(a, a))), a, b))
-    }
+        max4(self, a: float32x4_t, b: float32x4_t) -> float32x4_t =
+            cpu!(vbslq_f32(vorrq_u32(vcltq_f32(b, a), vmvnq_u32(vceqq_f32(a, a))), a, b));
 
-    /// Lanes 2, 3, 0, 1.
-    #[inline(always)]
-    fn by_two(self, v: float32x4_t) -> float32x4_t {
-        cpu!(vextq_f32::<2>(v, v))
-    }
+        /// Lanes 2, 3, 0, 1.
+        by_two(self, v: float32x4_t) -> float32x4_t = cpu!(vextq_f32::<2>(v, v));
 
-    /// Lanes 1, 2, 3, 0.
-    #[inline(always)]
-    fn by_one(self, v: float32x4_t) -> float32x4_t {
-        cpu!(vextq_f32::<1>(v, v))
-    }
+        /// Lanes 1, 2, 3, 0.
+        by_one(self, v: float32x4_t) -> float32x4_t = cpu!(vextq_f32::<1>(v, v));
 
-    #[inline(always)]
-    fn lane_zero(self, v: float32x4_t) -> f32 {
-        cpu!(vgetq_lane_f32::<0>(v))
+        lane_zero(self, v: float32x4_t) -> f32 = cpu!(vgetq_lane_f32::<0>(v));
     }
 }
 
@@ -91,48 +80,38 @@ impl Algebra<f32> for Neon {
     type V = V;
     type M = M;
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> V {
-        cpu!([vdupq_n_f32(x); 4])
+    inlined_methods! {
+        splat(self, x: f32) -> V = cpu!([vdupq_n_f32(x); 4]);
+
+        add(self, a: V, b: V) -> V = four!(vaddq_f32; a, b);
+        sub(self, a: V, b: V) -> V = four!(vsubq_f32; a, b);
+        mul(self, a: V, b: V) -> V = four!(vmulq_f32; a, b);
+        div(self, a: V, b: V) -> V = four!(vdivq_f32; a, b);
     }
 
-    #[inline(always)]
-    fn add(self, a: V, b: V) -> V {
-        four!(vaddq_f32; a, b)
-    }
-    #[inline(always)]
-    fn sub(self, a: V, b: V) -> V {
-        four!(vsubq_f32; a, b)
-    }
-    #[inline(always)]
-    fn mul(self, a: V, b: V) -> V {
-        four!(vmulq_f32; a, b)
-    }
-    #[inline(always)]
-    fn div(self, a: V, b: V) -> V {
-        four!(vdivq_f32; a, b)
-    }
     #[inline(always)]
     fn fma(self, a: V, b: V, c: V) -> V {
         // The addend comes first in this instruction.
         four!(vfmaq_f32; c, a, b)
     }
-    #[inline(always)]
-    fn neg(self, a: V) -> V {
-        four!(vnegq_f32; a)
+
+    inlined_methods! {
+        neg(self, a: V) -> V = four!(vnegq_f32; a);
+        abs(self, a: V) -> V = four!(vabsq_f32; a);
+        sqrt(self, a: V) -> V = four!(vsqrtq_f32; a);
+        round(self, a: V) -> V = four!(vrndnq_f32; a);
+
+        lt(self, a: V, b: V) -> M = four!(vcltq_f32; a, b);
+        le(self, a: V, b: V) -> M = four!(vcleq_f32; a, b);
+        eq(self, a: V, b: V) -> M = four!(vceqq_f32; a, b);
+        is_nan(self, a: V) -> M = self.not(self.eq(a, a));
+        and(self, a: M, b: M) -> M = four!(vandq_u32; a, b);
+        or(self, a: M, b: M) -> M = four!(vorrq_u32; a, b);
+        not(self, a: M) -> M = four!(vmvnq_u32; a);
+        /// Bit by bit, which [`Lanes::copysign`] relies on.
+        select(self, m: M, a: V, b: V) -> V = four!(vbslq_f32; m, a, b);
     }
-    #[inline(always)]
-    fn abs(self, a: V) -> V {
-        four!(vabsq_f32; a)
-    }
-    #[inline(always)]
-    fn sqrt(self, a: V) -> V {
-        four!(vsqrtq_f32; a)
-    }
-    #[inline(always)]
-    fn round(self, a: V) -> V {
-        four!(vrndnq_f32; a)
-    }
+
     #[inline(always)]
     fn min(self, a: V, b: V) -> V {
         [self.min4(a[0], b[0]), self.min4(a[1], b[1]), self.min4(a[2], b[2]), self.min4(a[3], b[3])]
@@ -140,40 +119,6 @@ impl Algebra<f32> for Neon {
     #[inline(always)]
     fn max(self, a: V, b: V) -> V {
         [self.max4(a[0], b[0]), self.max4(a[1], b[1]), self.max4(a[2], b[2]), self.max4(a[3], b[3])]
-    }
-
-    #[inline(always)]
-    fn lt(self, a: V, b: V) -> M {
-        four!(vcltq_f32; a, b)
-    }
-    #[inline(always)]
-    fn le(self, a: V, b: V) -> M {
-        four!(vcleq_f32; a, b)
-    }
-    #[inline(always)]
-    fn eq(self, a: V, b: V) -> M {
-        four!(vceqq_f32; a, b)
-    }
-    #[inline(always)]
-    fn is_nan(self, a: V) -> M {
-        self.not(self.eq(a, a))
-    }
-    #[inline(always)]
-    fn and(self, a: M, b: M) -> M {
-        four!(vandq_u32; a, b)
-    }
-    #[inline(always)]
-    fn or(self, a: M, b: M) -> M {
-        four!(vorrq_u32; a, b)
-    }
-    #[inline(always)]
-    fn not(self, a: M) -> M {
-        four!(vmvnq_u32; a)
-    }
-    /// Bit by bit, which [`Lanes::copysign`] relies on.
-    #[inline(always)]
-    fn select(self, m: M, a: V, b: V) -> V {
-        four!(vbslq_f32; m, a, b)
     }
 
     super::elementary::elementary_f32!();
@@ -307,31 +252,6 @@ impl Lanes<f32> for Neon {
         }
         std::array::from_fn(|j| self.load(&std::array::from_fn::<_, 16, _>(|i| square[i][j])))
     }
-    #[inline(always)]
-    fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
-        self.run(k)
-    }
-    #[inline(always)]
-    fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {
-        let mut x = [0.0; 16];
-        self.store(v, &mut x);
-        for x in &mut x {
-            *x = f(*x);
-        }
-        self.load(&x)
-    }
-    #[inline(always)]
-    fn map2(self, a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V {
-        let (mut x, mut y) = ([0.0; 16], [0.0; 16]);
-        self.store(a, &mut x);
-        self.store(b, &mut y);
-        for i in 0..16 {
-            x[i] = f(x[i], y[i]);
-        }
-        self.load(&x)
-    }
-    #[inline(always)]
-    fn pow(self, a: V, b: V) -> V {
-        super::math::pow(self, a, b)
-    }
+
+    super::elementary::lanes_in_memory!();
 }

@@ -21,128 +21,46 @@ impl Algebra<f64> for One {
     type V = f64;
     type M = bool;
 
-    #[inline(always)]
-    fn splat(self, x: f64) -> f64 {
-        x
-    }
+    inlined_methods! {
+        splat(self, x: f64) -> f64 = x;
 
-    #[inline(always)]
-    fn add(self, a: f64, b: f64) -> f64 {
-        a + b
-    }
-    #[inline(always)]
-    fn sub(self, a: f64, b: f64) -> f64 {
-        a - b
-    }
-    #[inline(always)]
-    fn mul(self, a: f64, b: f64) -> f64 {
-        a * b
-    }
-    #[inline(always)]
-    fn div(self, a: f64, b: f64) -> f64 {
-        a / b
-    }
-    /// Two roundings: `f64::mul_add` would be a library call where FMA is not compiled in.
-    #[inline(always)]
-    fn fma(self, a: f64, b: f64, c: f64) -> f64 {
-        a * b + c
-    }
-    #[inline(always)]
-    fn neg(self, a: f64) -> f64 {
-        -a
-    }
-    #[inline(always)]
-    fn abs(self, a: f64) -> f64 {
-        a.abs()
-    }
-    #[inline(always)]
-    fn sqrt(self, a: f64) -> f64 {
-        a.sqrt()
-    }
-    #[inline(always)]
-    fn round(self, a: f64) -> f64 {
-        a.round_ties_even()
-    }
-    #[inline(always)]
-    fn min(self, a: f64, b: f64) -> f64 {
-        if a < b || a.is_nan() { a } else { b }
-    }
-    #[inline(always)]
-    fn max(self, a: f64, b: f64) -> f64 {
-        if a > b || a.is_nan() { a } else { b }
-    }
+        add(self, a: f64, b: f64) -> f64 = a + b;
+        sub(self, a: f64, b: f64) -> f64 = a - b;
+        mul(self, a: f64, b: f64) -> f64 = a * b;
+        div(self, a: f64, b: f64) -> f64 = a / b;
+        /// Two roundings: `f64::mul_add` would be a library call where FMA is not compiled in.
+        fma(self, a: f64, b: f64, c: f64) -> f64 = a * b + c;
+        neg(self, a: f64) -> f64 = -a;
+        abs(self, a: f64) -> f64 = a.abs();
+        sqrt(self, a: f64) -> f64 = a.sqrt();
+        round(self, a: f64) -> f64 = a.round_ties_even();
+        min(self, a: f64, b: f64) -> f64 = if a < b || a.is_nan() { a } else { b };
+        max(self, a: f64, b: f64) -> f64 = if a > b || a.is_nan() { a } else { b };
 
-    #[inline(always)]
-    fn lt(self, a: f64, b: f64) -> bool {
-        a < b
-    }
-    #[inline(always)]
-    fn le(self, a: f64, b: f64) -> bool {
-        a <= b
-    }
-    #[inline(always)]
-    fn eq(self, a: f64, b: f64) -> bool {
-        a == b
-    }
-    #[inline(always)]
-    fn is_nan(self, a: f64) -> bool {
-        a.is_nan()
-    }
-    #[inline(always)]
-    fn and(self, a: bool, b: bool) -> bool {
-        a & b
-    }
-    #[inline(always)]
-    fn or(self, a: bool, b: bool) -> bool {
-        a | b
-    }
-    #[inline(always)]
-    fn not(self, a: bool) -> bool {
-        !a
-    }
-    #[inline(always)]
-    fn select(self, m: bool, a: f64, b: f64) -> f64 {
-        if m { a } else { b }
+        lt(self, a: f64, b: f64) -> bool = a < b;
+        le(self, a: f64, b: f64) -> bool = a <= b;
+        eq(self, a: f64, b: f64) -> bool = a == b;
+        is_nan(self, a: f64) -> bool = a.is_nan();
+        and(self, a: bool, b: bool) -> bool = a & b;
+        or(self, a: bool, b: bool) -> bool = a | b;
+        not(self, a: bool) -> bool = !a;
+        select(self, m: bool, a: f64, b: f64) -> f64 = if m { a } else { b };
     }
 
     super::elementary::derived_functions!();
 
-    #[inline(always)]
-    fn exp(self, x: f64) -> f64 {
-        x.exp()
+    inlined_methods! {
+        exp(self, x: f64) -> f64 = x.exp();
+        expm1(self, x: f64) -> f64 = x.exp_m1();
+        ln(self, x: f64) -> f64 = x.ln();
+        log1p(self, x: f64) -> f64 = x.ln_1p();
+        tanh(self, x: f64) -> f64 = x.tanh();
+        erf(self, x: f64) -> f64 = libm::erf(x);
+        sin(self, x: f64) -> f64 = x.sin();
+        cos(self, x: f64) -> f64 = x.cos();
+        powf(self, x: f64, p: f64) -> f64 = x.powf(p);
     }
-    #[inline(always)]
-    fn expm1(self, x: f64) -> f64 {
-        x.exp_m1()
-    }
-    #[inline(always)]
-    fn ln(self, x: f64) -> f64 {
-        x.ln()
-    }
-    #[inline(always)]
-    fn log1p(self, x: f64) -> f64 {
-        x.ln_1p()
-    }
-    #[inline(always)]
-    fn tanh(self, x: f64) -> f64 {
-        x.tanh()
-    }
-    #[inline(always)]
-    fn erf(self, x: f64) -> f64 {
-        libm::erf(x)
-    }
-    #[inline(always)]
-    fn sin(self, x: f64) -> f64 {
-        x.sin()
-    }
-    #[inline(always)]
-    fn cos(self, x: f64) -> f64 {
-        x.cos()
-    }
-    #[inline(always)]
-    fn powf(self, x: f64, p: f64) -> f64 {
-        x.powf(p)
-    }
+
     #[inline(always)]
     fn normal(self, x: f64) -> (f64, f64) {
         use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
@@ -174,22 +92,14 @@ impl Lanes<f64> for One {
             *x = v;
         }
     }
-    #[inline(always)]
-    fn product_residual(self, a: f64, b: f64, c: f64) -> f64 {
-        a.mul_add(b, -c)
+
+    inlined_methods! {
+        product_residual(self, a: f64, b: f64, c: f64) -> f64 = a.mul_add(b, -c);
+        copysign(self, a: f64, sign: f64) -> f64 = a.copysign(sign);
+        any(self, m: bool) -> bool = m;
+        mask_from_bits(self, bits: u64) -> bool = bits & 1 == 1;
     }
-    #[inline(always)]
-    fn copysign(self, a: f64, sign: f64) -> f64 {
-        a.copysign(sign)
-    }
-    #[inline(always)]
-    fn any(self, m: bool) -> bool {
-        m
-    }
-    #[inline(always)]
-    fn mask_from_bits(self, bits: u64) -> bool {
-        bits & 1 == 1
-    }
+
     #[inline(always)]
     fn load_mask(self, m: &[bool]) -> bool {
         assert!(m.len() <= 1, "load_mask: {} elements for 1 lane", m.len());
@@ -212,40 +122,22 @@ impl Lanes<f64> for One {
         (m, ((bits >> 52) as i64 - 1022) as f64)
     }
 
-    #[inline(always)]
-    fn sum(self, v: f64) -> f64 {
-        v
+    inlined_methods! {
+        sum(self, v: f64) -> f64 = v;
+        product(self, v: f64) -> f64 = v;
+        min_lane(self, v: f64) -> f64 = v;
+        max_lane(self, v: f64) -> f64 = v;
+        transpose(self, rows: [f64; 16]) -> [f64; 16] = rows;
     }
-    #[inline(always)]
-    fn product(self, v: f64) -> f64 {
-        v
-    }
-    #[inline(always)]
-    fn min_lane(self, v: f64) -> f64 {
-        v
-    }
-    #[inline(always)]
-    fn max_lane(self, v: f64) -> f64 {
-        v
-    }
-    #[inline(always)]
-    fn transpose(self, rows: [f64; 16]) -> [f64; 16] {
-        rows
-    }
+
     #[inline(always)]
     fn enter<K: Kernel<f64>>(self, k: K) -> K::Out {
         self.run(k)
     }
-    #[inline(always)]
-    fn map(self, v: f64, f: impl Fn(f64) -> f64) -> f64 {
-        f(v)
-    }
-    #[inline(always)]
-    fn map2(self, a: f64, b: f64, f: impl Fn(f64, f64) -> f64) -> f64 {
-        f(a, b)
-    }
-    #[inline(always)]
-    fn pow(self, a: f64, b: f64) -> f64 {
-        a.powf(b)
+
+    inlined_methods! {
+        map(self, v: f64, f: impl Fn(f64) -> f64) -> f64 = f(v);
+        map2(self, a: f64, b: f64, f: impl Fn(f64, f64) -> f64) -> f64 = f(a, b);
+        pow(self, a: f64, b: f64) -> f64 = a.powf(b);
     }
 }

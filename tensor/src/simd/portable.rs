@@ -100,84 +100,30 @@ impl Algebra<f32> for Portable {
     type V = V;
     type M = M;
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> V {
-        [x; 16]
+    inlined_methods! {
+        splat(self, x: f32) -> V = [x; 16];
+
+        add(self, a: V, b: V) -> V = both(a, b, |a, b| a + b);
+        sub(self, a: V, b: V) -> V = both(a, b, |a, b| a - b);
+        mul(self, a: V, b: V) -> V = both(a, b, |a, b| a * b);
+        div(self, a: V, b: V) -> V = both(a, b, |a, b| a / b);
+        fma(self, a: V, b: V, c: V) -> V = self.add(self.mul(a, b), c);
+        neg(self, a: V) -> V = each(a, |a| f32::from_bits(a.to_bits() ^ SIGN));
+        abs(self, a: V) -> V = each(a, |a| f32::from_bits(a.to_bits() & !SIGN));
+        sqrt(self, a: V) -> V = each(a, f32::sqrt);
+        round(self, a: V) -> V = each(a, nearest);
+        min(self, a: V, b: V) -> V = both(a, b, smaller);
+        max(self, a: V, b: V) -> V = both(a, b, larger);
+
+        lt(self, a: V, b: V) -> M = test(a, b, |a, b| a < b);
+        le(self, a: V, b: V) -> M = test(a, b, |a, b| a <= b);
+        eq(self, a: V, b: V) -> M = test(a, b, |a, b| a == b);
+        is_nan(self, a: V) -> M = test(a, a, |a, _| a.is_nan());
+        and(self, a: M, b: M) -> M = logic(a, b, |a, b| a & b);
+        or(self, a: M, b: M) -> M = logic(a, b, |a, b| a | b);
+        not(self, a: M) -> M = logic(a, a, |a, _| !a);
     }
 
-    #[inline(always)]
-    fn add(self, a: V, b: V) -> V {
-        both(a, b, |a, b| a + b)
-    }
-    #[inline(always)]
-    fn sub(self, a: V, b: V) -> V {
-        both(a, b, |a, b| a - b)
-    }
-    #[inline(always)]
-    fn mul(self, a: V, b: V) -> V {
-        both(a, b, |a, b| a * b)
-    }
-    #[inline(always)]
-    fn div(self, a: V, b: V) -> V {
-        both(a, b, |a, b| a / b)
-    }
-    #[inline(always)]
-    fn fma(self, a: V, b: V, c: V) -> V {
-        self.add(self.mul(a, b), c)
-    }
-    #[inline(always)]
-    fn neg(self, a: V) -> V {
-        each(a, |a| f32::from_bits(a.to_bits() ^ SIGN))
-    }
-    #[inline(always)]
-    fn abs(self, a: V) -> V {
-        each(a, |a| f32::from_bits(a.to_bits() & !SIGN))
-    }
-    #[inline(always)]
-    fn sqrt(self, a: V) -> V {
-        each(a, f32::sqrt)
-    }
-    #[inline(always)]
-    fn round(self, a: V) -> V {
-        each(a, nearest)
-    }
-    #[inline(always)]
-    fn min(self, a: V, b: V) -> V {
-        both(a, b, smaller)
-    }
-    #[inline(always)]
-    fn max(self, a: V, b: V) -> V {
-        both(a, b, larger)
-    }
-
-    #[inline(always)]
-    fn lt(self, a: V, b: V) -> M {
-        test(a, b, |a, b| a < b)
-    }
-    #[inline(always)]
-    fn le(self, a: V, b: V) -> M {
-        test(a, b, |a, b| a <= b)
-    }
-    #[inline(always)]
-    fn eq(self, a: V, b: V) -> M {
-        test(a, b, |a, b| a == b)
-    }
-    #[inline(always)]
-    fn is_nan(self, a: V) -> M {
-        test(a, a, |a, _| a.is_nan())
-    }
-    #[inline(always)]
-    fn and(self, a: M, b: M) -> M {
-        logic(a, b, |a, b| a & b)
-    }
-    #[inline(always)]
-    fn or(self, a: M, b: M) -> M {
-        logic(a, b, |a, b| a | b)
-    }
-    #[inline(always)]
-    fn not(self, a: M) -> M {
-        logic(a, a, |a, _| !a)
-    }
     #[inline(always)]
     fn select(self, m: M, a: V, b: V) -> V {
         let mut out = a;
@@ -221,18 +167,14 @@ impl Lanes<f32> for Portable {
         }
         out
     }
-    #[inline(always)]
-    fn copysign(self, a: V, sign: V) -> V {
-        both(a, sign, |a, s| f32::from_bits(a.to_bits() & !SIGN | s.to_bits() & SIGN))
+
+    inlined_methods! {
+        copysign(self, a: V, sign: V) -> V =
+            both(a, sign, |a, s| f32::from_bits(a.to_bits() & !SIGN | s.to_bits() & SIGN));
+        any(self, m: M) -> bool = m.iter().fold(false, |any, &m| any | m);
+        mask_from_bits(self, bits: u64) -> M = std::array::from_fn(|i| bits >> i & 1 == 1);
     }
-    #[inline(always)]
-    fn any(self, m: M) -> bool {
-        m.iter().fold(false, |any, &m| any | m)
-    }
-    #[inline(always)]
-    fn mask_from_bits(self, bits: u64) -> M {
-        std::array::from_fn(|i| bits >> i & 1 == 1)
-    }
+
     #[inline(always)]
     fn load_mask(self, m: &[bool]) -> M {
         let mut out = [false; 16];
@@ -257,26 +199,15 @@ impl Lanes<f32> for Portable {
         (m, e)
     }
 
-    #[inline(always)]
-    fn sum(self, v: V) -> f32 {
-        tree(v, |a, b| a + b)
+    inlined_methods! {
+        sum(self, v: V) -> f32 = tree(v, |a, b| a + b);
+        product(self, v: V) -> f32 = tree(v, |a, b| a * b);
+        min_lane(self, v: V) -> f32 = tree(v, smaller);
+        max_lane(self, v: V) -> f32 = tree(v, larger);
+        transpose(self, rows: [V; 16]) -> [V; 16] =
+            std::array::from_fn(|j| std::array::from_fn(|i| rows[i][j]));
     }
-    #[inline(always)]
-    fn product(self, v: V) -> f32 {
-        tree(v, |a, b| a * b)
-    }
-    #[inline(always)]
-    fn min_lane(self, v: V) -> f32 {
-        tree(v, smaller)
-    }
-    #[inline(always)]
-    fn max_lane(self, v: V) -> f32 {
-        tree(v, larger)
-    }
-    #[inline(always)]
-    fn transpose(self, rows: [V; 16]) -> [V; 16] {
-        std::array::from_fn(|j| std::array::from_fn(|i| rows[i][j]))
-    }
+
     #[inline(never)]
     fn call<X, Y>(self, x: X, f: impl Fn(X) -> Y) -> Y {
         f(x)
@@ -285,16 +216,10 @@ impl Lanes<f32> for Portable {
     fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
         self.run(k)
     }
-    #[inline(always)]
-    fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {
-        each(v, f)
-    }
-    #[inline(always)]
-    fn map2(self, a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V {
-        both(a, b, f)
-    }
-    #[inline(always)]
-    fn pow(self, a: V, b: V) -> V {
-        super::math::pow(self, a, b)
+
+    inlined_methods! {
+        map(self, v: V, f: impl Fn(f32) -> f32) -> V = each(v, f);
+        map2(self, a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V = both(a, b, f);
+        pow(self, a: V, b: V) -> V = super::math::pow(self, a, b);
     }
 }
