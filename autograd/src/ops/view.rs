@@ -2,7 +2,7 @@
 
 use crate::graph::{InputGrads, Var};
 use crate::operation::{Kind, Op};
-use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
+use retrograd_tensor::error::{OrPanic, Result};
 use retrograd_tensor::indexing::Indices;
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::shape::inverse_order;
@@ -237,31 +237,24 @@ impl<T: Real> Var<T> {
     /// As [`Tensor::split`]; the gradient of each piece is added to its range.
     #[track_caller]
     pub fn split(&self, axis: isize, sizes: &[usize]) -> Vec<Var<T>> {
-        let size = self.size(axis);
-        let total = sizes.iter().try_fold(0usize, |n, &s| n.checked_add(s));
-        require(total == Some(size), "split", ErrorKind::Mismatch, || {
-            let shape = self.shape();
-            format!("sizes {sizes:?} do not add up to {size}, axis {axis} of {shape:?}")
-        })
-        .or_panic();
-        let mut start = 0;
-        let piece = |&n: &usize| {
-            start += n;
-            self.narrow(axis, start - n, n)
-        };
-        sizes.iter().map(piece).collect()
+        self.pieces(axis, &self.value().split(axis, sizes))
     }
 
     /// As [`Tensor::chunk`]; the gradient of each piece is added to its range.
     #[track_caller]
     pub fn chunk(&self, axis: isize, n: usize) -> Vec<Var<T>> {
-        require(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into())
-            .or_panic();
-        let size = self.size(axis);
-        let each = size.div_ceil(n).max(1);
-        let starts = (0..size.max(1)).step_by(each);
-        let sizes: Vec<usize> = starts.map(|at| each.min(size - at)).collect();
-        self.split(axis, &sizes)
+        self.pieces(axis, &self.value().chunk(axis, n))
+    }
+
+    /// The variables of consecutive pieces of the value along an axis.
+    #[track_caller]
+    fn pieces(&self, axis: isize, values: &[Tensor<T>]) -> Vec<Var<T>> {
+        let mut start = 0;
+        let piece = |value: &Tensor<T>| {
+            start += value.size(axis);
+            self.narrow(axis, start - value.size(axis), value.size(axis))
+        };
+        values.iter().map(piece).collect()
     }
 }
 
