@@ -139,8 +139,17 @@ pointwise! {
         g * x.mul_add(density, cdf)
     }
 
-    /// GELU by tanh
-    GeluTanh, named "gelu_tanh", saves Input, costs COSTLY;
+    /// `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of GELU in GPT-2,
+    /// `approximate="tanh"` in PyTorch.
+    ///
+    /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1.0f64, 1.0]);
+    /// assert!((x.gelu_tanh() - x.gelu()).abs().max(..).item() < 2e-4);
+    /// ```
+    GeluTanh, pub fn gelu_tanh, saves Input, costs COSTLY;
     f(x) {
         let half = x * 0.5;
         half.mul_add(gelu_inner(x).tanh(), half)

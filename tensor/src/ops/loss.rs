@@ -401,22 +401,9 @@ impl<T: Real> Tensor<T> {
         if axis == -1 { self.clone() } else { self.permute(order(self.rank(), axis)) }
     }
 
-    /// VJP of [`Tensor::cross_entropy`] with respect to the logits, for the cotangent `g` of
-    /// the scalar loss: `g/n · (softmax(x) - target)`, and 0 in ignored rows.
-    #[track_caller]
-    pub fn cross_entropy_vjp<I: Integer>(
-        &self,
-        targets: &Tensor<I>,
-        options: CrossEntropy,
-        g: T,
-    ) -> Tensor<T> {
-        let (_, sums) = self.cross_entropy_and_log_sums(targets, None, options);
-        self.cross_entropy_vjp_from(&sums, targets, options, &Tensor::scalar(g))
-    }
-
-    /// [`Tensor::cross_entropy_vjp`], from the log-sum-exps of the forward pass: one exponential
-    /// per logit, and no reduction. `g` has one element, or with [`Reduction::None`] the shape of the
-    /// targets.
+    /// VJP of [`Tensor::cross_entropy`] with respect to the logits, `g/n · (softmax(x) - target)`, and 0 in
+    /// ignored rows, from the log-sum-exps of the forward pass: one exponential per logit, and no
+    /// reduction. The cotangent `g` has one element, or with [`Reduction::None`] the shape of the targets.
     ///
     /// # Panics
     /// As [`Tensor::cross_entropy`], or if the sums or `g` are those of another number of rows.

@@ -312,24 +312,19 @@ impl<T: Real> Tensor<T> {
         apply_row_kernel("layer_norm", op, [self])
     }
 
-    /// VJP of [`Tensor::layer_norm`] with respect to its input.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let (x, g) = (Tensor::from([[1.0f64, 3.0]]), Tensor::ones([1, 2]));
-    /// let dx = x.layer_norm_vjp(None, 1e-5, &g);
-    /// assert!(dx.abs().max(..).item() < 1e-12); // a constant gradient has no effect
-    /// ```
-    #[track_caller]
-    pub fn layer_norm_vjp(&self, weight: Option<&Tensor<T>>, eps: f64, g: &Tensor<T>) -> Tensor<T> {
-        self.layer_norm_vjps(weight, eps, g).0
-    }
-
     /// VJPs of [`Tensor::layer_norm`] with respect to its input, the weight and the bias, in one
     /// pass over the rows.
     ///
     /// # Panics
     /// As [`Tensor::layer_norm`], or if `g` has another shape.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (x, g) = (Tensor::from([[1.0f64, 3.0]]), Tensor::ones([1, 2]));
+    /// let (dx, _, d_bias) = x.layer_norm_vjps(None, 1e-5, &g);
+    /// assert!(dx.abs().max(..).item() < 1e-12); // a constant gradient has no effect
+    /// assert_eq!(d_bias.to_vec(), [1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn layer_norm_vjps(
         &self,
@@ -359,12 +354,6 @@ impl<T: Real> Tensor<T> {
             RmsNorm { weight, eps: epsilon("rms_norm", eps).or_panic() },
             [self],
         )
-    }
-
-    /// VJP of [`Tensor::rms_norm`] with respect to its input.
-    #[track_caller]
-    pub fn rms_norm_vjp(&self, weight: Option<&Tensor<T>>, eps: f64, g: &Tensor<T>) -> Tensor<T> {
-        self.rms_norm_vjps(weight, eps, g).0
     }
 
     /// VJPs of [`Tensor::rms_norm`] with respect to its input and the weight, in one pass over the

@@ -171,7 +171,9 @@ pointwise! {
     f(x) { x.max(lo).min(hi) }
     vjp(x, g) { (x.gt(lo) & x.lt(hi)).select(g, 0.0) }
 
-    /// `x` with other numbers for NaN, `∞` and `-∞`
+    /// `x` with other numbers for NaN, `∞` and `-∞`; PyTorch's defaults are 0 and the largest finite
+    /// numbers, [`Float::MAX`](crate::Float::MAX) and its negative. The derivative is 1 where `x` is finite
+    /// and 0 elsewhere.
     NanToNum {
         /// The number for NaN.
         nan = 0.0,
@@ -179,7 +181,7 @@ pointwise! {
         posinf = 9.0,
         /// The number for `-∞`.
         neginf = -9.0,
-    }, named "nan_to_num", saves Input, costs MOVE;
+    }, pub fn nan_to_num, saves Input, costs MOVE;
     f(x) {
         let below = x.eq(f64::INFINITY).select(posinf, x);
         let bounded = x.eq(f64::NEG_INFINITY).select(neginf, below);

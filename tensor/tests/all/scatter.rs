@@ -1,9 +1,9 @@
-//! Replacement of elements, against loops over all elements.
+//! Selection, sums and replacement at indices, against loops over all elements.
 
 use crate::common::{indices, same};
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::{Ellipsis, NewAxis, ScatterReduce, StepBy, Tensor, with_threads};
+use retrograd_tensor::{Ellipsis, NewAxis, ScatterReduce, StepBy, Tensor};
 
 type Combine = fn(f64, f64) -> f64;
 
@@ -56,9 +56,16 @@ fn scatters_equal_loops() {
                 let turned = |t: &Tensor<f64>| Tensor::from_vec(t.t().to_vec(), t.t().shape()).t();
                 for (x, src) in [(x.clone(), src.clone()), (turned(&x), turned(&src))] {
                     let at = axis as isize - 3;
+                    let gathered = Tensor::from_fn(dims, |i| {
+                        let mut from = i.to_vec();
+                        from[axis] = idx.at(i) as usize;
+                        x.at(&from)
+                    });
+                    same("gather", &x.gather(axis as isize, &idx), &gathered);
                     let check = |name: &str, got: Tensor<f64>, f: Combine| {
                         same(name, &got, &scattered(&x, axis, &idx, &src, f));
                     };
+                    check("scatter_add", x.scatter_add(at, &idx, &src), |a, b| a + b);
                     check("scatter", x.scatter(at, &idx, &src), |_, new| new);
                     check("a number", x.scatter(at, &idx, 0.5), |_, _| 0.5);
                     let reduced = |how| x.scatter_reduce(at, &idx, &src, how);
@@ -66,6 +73,19 @@ fn scatters_equal_loops() {
                     check("product", reduced(ScatterReduce::Prod), |a, b| a * b);
                     check("largest", reduced(ScatterReduce::Amax), |a, b| extremum(a, b, b > a));
                     check("smallest", reduced(ScatterReduce::Amin), |a, b| extremum(a, b, b < a));
+                    if !fewer {
+                        // One index for each slice.
+                        let one = match shape[axis] {
+                            0 => Tensor::<u32>::zeros([n]),
+                            size => Tensor::randint(0, size as u32, [n], &mut rng),
+                        };
+                        let mut along = [1; 3];
+                        along[axis] = n;
+                        let all = one.reshape(along).broadcast_to(dims);
+                        same("index_select", &x.index_select(at, &one), &x.gather(at, &all));
+                        let sum = x.scatter_add(at, &all, &src);
+                        same("index_add", &x.index_add(at, &one, &src), &sum);
+                    }
                 }
             }
         }
@@ -79,24 +99,6 @@ fn products_of_others_are_exact_where_factors_are_zero() {
     let (of_x, of_src) = x.scatter_prod_of_others(0, &idx, &Tensor::from([5.0, 0.0, 7.0, 11.0]));
     assert_eq!(of_x.to_vec(), [0.0, 7.0]);
     assert_eq!(of_src.to_vec(), [0.0, 110.0, 3.0, 0.0]);
-}
-
-#[test]
-fn scatters_do_not_depend_on_threads() {
-    let mut rng = Rng::new(6);
-    let x = Tensor::<f32>::randn([300, 400], &mut rng);
-    let src = Tensor::<f32>::randn([300, 500], &mut rng);
-    let idx = Tensor::<u32>::randint(0, 400, [300, 500], &mut rng);
-    let run = |n| {
-        with_threads(n, || {
-            let how = [ScatterReduce::Prod, ScatterReduce::Amax];
-            let reduced = how.map(|how| x.scatter_reduce(1, &idx, &src, how));
-            (x.scatter(1, &idx, &src), x.t().scatter(0, &idx.t(), src.t()), reduced)
-        })
-    };
-    let one = run(1);
-    assert_eq!(one.0, one.1.t());
-    assert!([2, 4].into_iter().all(|n| run(n) == one));
 }
 
 #[test]
