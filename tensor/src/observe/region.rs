@@ -119,29 +119,7 @@ impl Drop for OpenTask<'_> {
 /// ```
 #[inline]
 pub fn span(name: &'static str) -> Span {
-    let is_reported = regions_are_observed();
-    if is_reported {
-        tell(&Event::SpanBegan(name));
-    }
-    Span { is_reported, here: PhantomData }
-}
-
-/// An open [`span`]; it ends when this value is dropped.
-#[must_use = "a span ends when it is dropped"]
-#[derive(Debug)]
-pub struct Span {
-    is_reported: bool,
-    /// The span is that of one thread.
-    here: PhantomData<*const ()>,
-}
-
-impl Drop for Span {
-    #[inline]
-    fn drop(&mut self) {
-        if self.is_reported {
-            tell(&Event::SpanEnded);
-        }
-    }
+    Span::begin(regions_are_observed(), Event::SpanBegan(name), || Event::SpanEnded)
 }
 
 /// The work of a shard of a computation until the value is dropped: a part, by its number among those that are
@@ -151,28 +129,35 @@ impl Drop for Span {
 /// let _shard = retrograd_tensor::observe::shard(0);
 /// ```
 #[inline]
-pub fn shard(number: usize) -> Shard {
-    let is_reported = is_observed();
-    if is_reported {
-        tell(&Event::ShardBegan(number));
-    }
-    Shard { is_reported, here: PhantomData }
+pub fn shard(number: usize) -> Span {
+    Span::begin(is_observed(), Event::ShardBegan(number), || Event::ShardEnded)
 }
 
-/// An open [`shard`]; it ends when this value is dropped.
-#[must_use = "a shard ends when it is dropped"]
+/// An open [`span`] or [`shard`]; it ends when this value is dropped.
+#[must_use = "a span ends when it is dropped"]
 #[derive(Debug)]
-pub struct Shard {
-    is_reported: bool,
-    /// The shard is computed by one thread.
+pub struct Span {
+    /// What is reported at the end, if the begin was.
+    end: Option<fn() -> Event<'static>>,
+    /// The span is that of one thread.
     here: PhantomData<*const ()>,
 }
 
-impl Drop for Shard {
+impl Span {
+    #[inline]
+    fn begin(is_reported: bool, begin: Event<'_>, end: fn() -> Event<'static>) -> Span {
+        if is_reported {
+            tell(&begin);
+        }
+        Span { end: is_reported.then_some(end), here: PhantomData }
+    }
+}
+
+impl Drop for Span {
     #[inline]
     fn drop(&mut self) {
-        if self.is_reported {
-            tell(&Event::ShardEnded);
+        if let Some(end) = self.end {
+            tell(&end());
         }
     }
 }
