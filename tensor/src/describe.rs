@@ -2,7 +2,7 @@
 
 use crate::display::number;
 use crate::element::{DType, Element, Integer};
-use crate::kernels::{Case, Number, Real};
+use crate::kernels::{Case, Number, Real, case};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 use std::fmt::{self, Display, Formatter};
@@ -58,22 +58,10 @@ impl<T: Number> Tensor<T> {
 
 struct Describe<'a, T: Element>(&'a Tensor<T>);
 
-impl<T: Number> Case<T> for Describe<'_, T> {
-    type Out = Description;
-
-    fn real(self) -> Description
-    where
-        T: Real,
-    {
-        describe(self.0, T::to_f64)
-    }
-
-    fn integer(self) -> Description
-    where
-        T: Integer,
-    {
-        describe(self.0, |x| x.to_i128() as f64)
-    }
+case! {
+    <T> Describe<'_, T> => Description, |this|
+    real describe(this.0, T::to_f64),
+    integer describe(this.0, |x| x.to_i128() as f64)
 }
 
 #[inline(never)]

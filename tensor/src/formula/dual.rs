@@ -105,37 +105,16 @@ impl<T: Float, A: Algebra<T>> Algebra<T> for Dual<A> {
         (self.0.max(x, y), self.0.select(self.0.lt(y, x), dx, dy))
     }
 
-    #[inline(always)]
-    fn lt(self, x: Self::V, y: Self::V) -> Self::M {
-        self.0.lt(x.0, y.0)
-    }
-    #[inline(always)]
-    fn le(self, x: Self::V, y: Self::V) -> Self::M {
-        self.0.le(x.0, y.0)
-    }
-    #[inline(always)]
-    fn eq(self, x: Self::V, y: Self::V) -> Self::M {
-        self.0.eq(x.0, y.0)
-    }
-    #[inline(always)]
-    fn is_nan(self, x: Self::V) -> Self::M {
-        self.0.is_nan(x.0)
-    }
-    #[inline(always)]
-    fn and(self, a: Self::M, b: Self::M) -> Self::M {
-        self.0.and(a, b)
-    }
-    #[inline(always)]
-    fn or(self, a: Self::M, b: Self::M) -> Self::M {
-        self.0.or(a, b)
-    }
-    #[inline(always)]
-    fn not(self, a: Self::M) -> Self::M {
-        self.0.not(a)
-    }
-    #[inline(always)]
-    fn select(self, m: Self::M, x: Self::V, y: Self::V) -> Self::V {
-        (self.0.select(m, x.0, y.0), self.0.select(m, x.1, y.1))
+    inlined_methods! {
+        lt(self, x: Self::V, y: Self::V) -> Self::M = self.0.lt(x.0, y.0);
+        le(self, x: Self::V, y: Self::V) -> Self::M = self.0.le(x.0, y.0);
+        eq(self, x: Self::V, y: Self::V) -> Self::M = self.0.eq(x.0, y.0);
+        is_nan(self, x: Self::V) -> Self::M = self.0.is_nan(x.0);
+        and(self, a: Self::M, b: Self::M) -> Self::M = self.0.and(a, b);
+        or(self, a: Self::M, b: Self::M) -> Self::M = self.0.or(a, b);
+        not(self, a: Self::M) -> Self::M = self.0.not(a);
+        select(self, m: Self::M, x: Self::V, y: Self::V) -> Self::V =
+            (self.0.select(m, x.0, y.0), self.0.select(m, x.1, y.1));
     }
 
     #[inline(always)]
@@ -143,18 +122,14 @@ impl<T: Float, A: Algebra<T>> Algebra<T> for Dual<A> {
         let y = self.0.exp(x.0);
         self.chain(y, y, x)
     }
-    #[inline(always)]
-    fn expm1(self, x: Self::V) -> Self::V {
-        self.chain(self.0.expm1(x.0), self.0.exp(x.0), x)
+
+    inlined_methods! {
+        expm1(self, x: Self::V) -> Self::V = self.chain(self.0.expm1(x.0), self.0.exp(x.0), x);
+        ln(self, x: Self::V) -> Self::V = (self.0.ln(x.0), self.0.div(x.1, x.0));
+        log1p(self, x: Self::V) -> Self::V =
+            (self.0.log1p(x.0), self.0.div(x.1, self.0.add(self.0.splat(T::ONE), x.0)));
     }
-    #[inline(always)]
-    fn ln(self, x: Self::V) -> Self::V {
-        (self.0.ln(x.0), self.0.div(x.1, x.0))
-    }
-    #[inline(always)]
-    fn log1p(self, x: Self::V) -> Self::V {
-        (self.0.log1p(x.0), self.0.div(x.1, self.0.add(self.0.splat(T::ONE), x.0)))
-    }
+
     #[inline(always)]
     fn tanh(self, x: Self::V) -> Self::V {
         // 1 / cosh² x
@@ -168,14 +143,13 @@ impl<T: Float, A: Algebra<T>> Algebra<T> for Dual<A> {
         let derivative = self.0.mul(self.0.splat(T::from_f64(FRAC_2_SQRT_PI)), gaussian);
         self.chain(self.0.erf(x.0), derivative, x)
     }
-    #[inline(always)]
-    fn sin(self, x: Self::V) -> Self::V {
-        self.chain(self.0.sin(x.0), self.0.cos(x.0), x)
+
+    inlined_methods! {
+        sin(self, x: Self::V) -> Self::V = self.chain(self.0.sin(x.0), self.0.cos(x.0), x);
+        cos(self, x: Self::V) -> Self::V =
+            self.chain(self.0.cos(x.0), self.0.neg(self.0.sin(x.0)), x);
     }
-    #[inline(always)]
-    fn cos(self, x: Self::V) -> Self::V {
-        self.chain(self.0.cos(x.0), self.0.neg(self.0.sin(x.0)), x)
-    }
+
     #[inline(always)]
     fn powf(self, x: Self::V, p: T) -> Self::V {
         let derivative = match p == T::ZERO {

@@ -4,6 +4,21 @@
 //! of every instruction set ([`Lanes`](crate::simd::Lanes)), [dual numbers](Dual), the variables of a
 //! graph, and [text](Terms).
 
+/// Methods that are one expression each, compiled into their callers.
+macro_rules! inlined_methods {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($self:ident $(, $x:ident: $t:ty)*) -> $out:ty = $y:expr;
+    )+) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        fn $name($self $(, $x: $t)*) -> $out {
+            $y
+        }
+    )+};
+}
+pub(crate) use inlined_methods;
+
 mod algebra;
 mod dual;
 mod expr;

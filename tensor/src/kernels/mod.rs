@@ -30,6 +30,6 @@ pub(crate) mod rows;
 mod square_sums;
 pub mod update;
 
-pub(crate) use real::level_of;
 pub use real::{Case, Number, Real};
+pub(crate) use real::{case, level_of};
 pub use square_sums::square_sums;

@@ -35,6 +35,33 @@ pub trait Case<T: Number> {
         T: Integer;
 }
 
+/// The [`Case`] of a struct by two expressions, of floats and of integers.
+macro_rules! case {
+    (<T $(, $F:ident: $Bound:ident)?> $Case:ty => $Out:ty,
+        |$this:ident| real $real:expr, integer $integer:expr) => {
+        impl<T: Number $(, $F: $Bound)?> Case<T> for $Case {
+            type Out = $Out;
+            #[track_caller]
+            fn real(self) -> $Out
+            where
+                T: Real,
+            {
+                let $this = self;
+                $real
+            }
+            #[track_caller]
+            fn integer(self) -> $Out
+            where
+                T: Integer,
+            {
+                let $this = self;
+                $integer
+            }
+        }
+    };
+}
+pub(crate) use case;
+
 macro_rules! number {
     ($($t:ty: $kind:ident)+) => {$(
         impl Number for $t {

@@ -5,7 +5,7 @@ use crate::element::{Element, Integer};
 use crate::formula::{Algebra, Expr};
 use crate::kernels::elementwise::{Elementwise, elementwise};
 use crate::kernels::update::{Update, update};
-use crate::kernels::{Case, Number, Real, integers};
+use crate::kernels::{Case, Number, Real, case, integers};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
 use std::ops;
@@ -117,64 +117,28 @@ impl<T: Real, F: Arithmetic> Elementwise<T, 1> for OnTheLeft<F, T> {
 /// The operation on two tensors.
 struct Tensors<'a, T: Element, F>(&'static str, F, [&'a Tensor<T>; 2]);
 
-impl<T: Number, F: Arithmetic> Case<T> for Tensors<'_, T, F> {
-    type Out = Tensor<T>;
-    #[track_caller]
-    fn real(self) -> Tensor<T>
-    where
-        T: Real,
-    {
-        elementwise(self.0, OfTensors(self.1), self.2)
-    }
-    #[track_caller]
-    fn integer(self) -> Tensor<T>
-    where
-        T: Integer,
-    {
-        integers::elementwise(self.0, self.2, move |[a, b]| self.1.integers(a, b))
-    }
+case! {
+    <T, F: Arithmetic> Tensors<'_, T, F> => Tensor<T>, |this|
+    real elementwise(this.0, OfTensors(this.1), this.2),
+    integer integers::elementwise(this.0, this.2, move |[a, b]| this.1.integers(a, b))
 }
 
 /// The operation on a tensor and a number.
 struct TensorAndNumber<'a, T: Element, F>(&'static str, F, &'a Tensor<T>, T);
 
-impl<T: Number, F: Arithmetic> Case<T> for TensorAndNumber<'_, T, F> {
-    type Out = Tensor<T>;
-    #[track_caller]
-    fn real(self) -> Tensor<T>
-    where
-        T: Real,
-    {
-        elementwise(self.0, OnTheRight(self.1, self.3), [self.2])
-    }
-    #[track_caller]
-    fn integer(self) -> Tensor<T>
-    where
-        T: Integer,
-    {
-        T::case(Tensors(self.0, self.1, [self.2, &Tensor::scalar(self.3)]))
-    }
+case! {
+    <T, F: Arithmetic> TensorAndNumber<'_, T, F> => Tensor<T>, |this|
+    real elementwise(this.0, OnTheRight(this.1, this.3), [this.2]),
+    integer T::case(Tensors(this.0, this.1, [this.2, &Tensor::scalar(this.3)]))
 }
 
 /// The operation on a number and a tensor.
 struct NumberAndTensor<'a, T: Element, F>(&'static str, F, T, &'a Tensor<T>);
 
-impl<T: Number, F: Arithmetic> Case<T> for NumberAndTensor<'_, T, F> {
-    type Out = Tensor<T>;
-    #[track_caller]
-    fn real(self) -> Tensor<T>
-    where
-        T: Real,
-    {
-        elementwise(self.0, OnTheLeft(self.1, self.2), [self.3])
-    }
-    #[track_caller]
-    fn integer(self) -> Tensor<T>
-    where
-        T: Integer,
-    {
-        T::case(Tensors(self.0, self.1, [&Tensor::scalar(self.2), self.3]))
-    }
+case! {
+    <T, F: Arithmetic> NumberAndTensor<'_, T, F> => Tensor<T>, |this|
+    real elementwise(this.0, OnTheLeft(this.1, this.2), [this.3]),
+    integer T::case(Tensors(this.0, this.1, [&Tensor::scalar(this.2), this.3]))
 }
 
 /// # Arithmetic
@@ -317,23 +281,15 @@ impl<T: Number> Tensor<T> {
 
 struct AddAssign<'a, T: Element>(&'a mut Tensor<T>, &'a Tensor<T>);
 
-impl<T: Number> Case<T> for AddAssign<'_, T> {
-    type Out = ();
-    #[track_caller]
-    fn real(self)
-    where
-        T: Real,
-    {
-        let other = self.1.broadcast_to(self.0.shape());
-        update("add_assign", Accumulate, [self.0], [&other]);
-    }
-    #[track_caller]
-    fn integer(self)
-    where
-        T: Integer,
-    {
-        let other = self.1.broadcast_to(self.0.shape());
-        *self.0 = T::case(Tensors("add_assign", Add, [&*self.0, &other]));
+case! {
+    <T> AddAssign<'_, T> => (), |this|
+    real {
+        let other = this.1.broadcast_to(this.0.shape());
+        update("add_assign", Accumulate, [this.0], [&other]);
+    },
+    integer {
+        let other = this.1.broadcast_to(this.0.shape());
+        *this.0 = T::case(Tensors("add_assign", Add, [&*this.0, &other]));
     }
 }
 

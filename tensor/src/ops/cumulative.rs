@@ -4,7 +4,7 @@ use crate::cost::Cost;
 use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::rows::{RowKernel, apply_row_kernel, apply_row_kernel_along};
-use crate::kernels::{Case, Number, Real};
+use crate::kernels::{Case, Number, Real, case};
 use crate::shape::{Axes, inverse_order};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
@@ -88,21 +88,11 @@ impl<T: Real> RowKernel<T, 1> for ProductOfOthers {
 /// [`Tensor::cumsum`] along an axis.
 struct CumsumCase<'a, T: Element>(&'a Tensor<T>, usize);
 
-impl<T: Number> Case<T> for CumsumCase<'_, T> {
-    type Out = Tensor<T>;
-    #[track_caller]
-    fn real(self) -> Tensor<T>
-    where
-        T: Real,
-    {
-        apply_row_kernel_along("cumsum", Cumsum, [self.0], self.1)
-    }
-    #[track_caller]
-    fn integer(self) -> Tensor<T>
-    where
-        T: Integer,
-    {
-        let CumsumCase(x, axis) = self;
+case! {
+    <T> CumsumCase<'_, T> => Tensor<T>, |this|
+    real apply_row_kernel_along("cumsum", Cumsum, [this.0], this.1),
+    integer {
+        let CumsumCase(x, axis) = this;
         let mut out = x.view_moved_last(axis).contiguous();
         let len = x.shape()[axis].max(1);
         let mut all_fit = true;

@@ -5,7 +5,7 @@ use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::elementwise::zip_with;
 use crate::kernels::reduce::{self, Reduction, reduce, reduce_with};
-use crate::kernels::{Case, Number, Real, integers};
+use crate::kernels::{Case, Number, Real, case, integers};
 use crate::shape::{Axes, AxisSet, IntoShape, Shape};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
@@ -18,22 +18,10 @@ macro_rules! fold {
         /// The reduction over axes, with a name for errors.
         struct $Case<'a, T: Element>(&'static str, &'a Tensor<T>, AxisSet);
 
-        impl<T: Number> Case<T> for $Case<'_, T> {
-            type Out = Tensor<T>;
-            #[track_caller]
-            fn real(self) -> Tensor<T>
-            where
-                T: Real,
-            {
-                reduce(self.0, $name, self.1, self.2)
-            }
-            #[track_caller]
-            fn integer(self) -> Tensor<T>
-            where
-                T: Integer,
-            {
-                integers::fold(self.0, self.1, self.2, $start, $integers)
-            }
+        case! {
+            <T> $Case<'_, T> => Tensor<T>, |this|
+            real reduce(this.0, $name, this.1, this.2),
+            integer integers::fold(this.0, this.1, this.2, $start, $integers)
         }
 
         impl<T: Real> Reduction<T> for $name {

@@ -4,7 +4,7 @@ use crate::cost::Cost;
 use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::formula::{Algebra, Expr, Parameter};
-use crate::kernels::{Case, Number, Real, integers};
+use crate::kernels::{Case, Number, Real, case, integers};
 use crate::ops::pointwise::{ForEachOp, Pointwise, Saves, pointwise};
 use crate::tensor::Tensor;
 use std::f64::consts::FRAC_2_SQRT_PI;
@@ -222,22 +222,10 @@ macro_rules! unary_case {
     ($Case:ident: $name:literal, $Op:ident, $integers:expr) => {
         struct $Case<'a, T: Element>(&'a Tensor<T>);
 
-        impl<T: Number> Case<T> for $Case<'_, T> {
-            type Out = Tensor<T>;
-            #[track_caller]
-            fn real(self) -> Tensor<T>
-            where
-                T: Real,
-            {
-                self.0.map($Op)
-            }
-            #[track_caller]
-            fn integer(self) -> Tensor<T>
-            where
-                T: Integer,
-            {
-                integers::elementwise($name, [self.0], |[x]| Some($integers(x)))
-            }
+        case! {
+            <T> $Case<'_, T> => Tensor<T>, |this|
+            real this.0.map($Op),
+            integer integers::elementwise($name, [this.0], |[x]| Some($integers(x)))
         }
     };
 }

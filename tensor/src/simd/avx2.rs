@@ -1,7 +1,7 @@
 //! Sixteen `f32` lanes in two AVX registers.
 
 use super::{Kernel, Lanes};
-use crate::formula::Algebra;
+use crate::formula::{Algebra, inlined_methods};
 use std::arch::x86_64::*;
 
 /// A token that proves that the CPU supports AVX2 and FMA; only [`Avx2::detect`] creates one.

@@ -2,7 +2,7 @@
 
 use super::avx2::Avx2;
 use super::{Kernel, Lanes};
-use crate::formula::Algebra;
+use crate::formula::{Algebra, inlined_methods};
 use std::arch::x86_64::*;
 
 /// A token that proves that the CPU supports AVX-512 F, BW, DQ and VL, and [`Avx2`]; only

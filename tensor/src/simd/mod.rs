@@ -19,20 +19,6 @@ macro_rules! inlined {
 }
 pub(crate) use inlined;
 
-/// Methods that are one expression each, compiled into their callers.
-macro_rules! inlined_methods {
-    ($(
-        $(#[$doc:meta])*
-        $name:ident($self:ident $(, $x:ident: $t:ty)*) -> $out:ty = $y:expr;
-    )+) => {$(
-        $(#[$doc])*
-        #[inline(always)]
-        fn $name($self $(, $x: $t)*) -> $out {
-            $y
-        }
-    )+};
-}
-
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]

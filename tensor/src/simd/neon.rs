@@ -1,7 +1,7 @@
 //! Sixteen `f32` lanes in four NEON registers.
 
 use super::{Kernel, Lanes};
-use crate::formula::Algebra;
+use crate::formula::{Algebra, inlined_methods};
 use std::arch::aarch64::*;
 
 /// A token that proves that the CPU supports NEON; only [`Neon::detect`] creates one.

@@ -1,7 +1,7 @@
 //! Vectors of one `f64` lane: the reference for `f32`.
 
 use super::{Kernel, Lanes};
-use crate::formula::Algebra;
+use crate::formula::{Algebra, inlined_methods};
 
 /// Token of single `f64` lanes, which every CPU supports.
 #[derive(Clone, Copy, Debug)]

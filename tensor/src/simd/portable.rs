@@ -4,7 +4,7 @@
 //! `a * b + c` with two roundings, because a fused one would be a library call.
 
 use super::{Kernel, Lanes};
-use crate::formula::Algebra;
+use crate::formula::{Algebra, inlined_methods};
 
 /// Token of the portable level, which every CPU supports.
 #[derive(Clone, Copy, Debug)]
