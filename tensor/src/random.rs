@@ -8,9 +8,6 @@
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::settings;
 use crate::simd::{Kernel, Lanes, Level, dispatch_f32, inlined};
-use rand::rand_core::utils::fill_bytes_via_next_word;
-use rand::{SeedableRng, TryRng};
-use std::convert::Infallible;
 
 /// Blocks that are computed in parallel, one per lane.
 const LANES: usize = 16;
@@ -307,33 +304,43 @@ pub(crate) fn draws(key: Key) -> impl FnMut() -> u64 {
     move || key.bits(indices.next().expect("2⁶⁴ draws"))
 }
 
-impl TryRng for Rng {
-    type Error = Infallible;
+/// The traits of the crate `rand` for a generator, by its constructor and its next 32 and 64 bits.
+macro_rules! rand_traits {
+    ($Rng:ident::$new:ident, |$rng:ident| $bits32:expr, $bits64:expr) => {
+        impl rand::TryRng for $Rng {
+            type Error = std::convert::Infallible;
 
-    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-        Ok((self.key().bits(0) >> 32) as u32)
-    }
+            fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+                let $rng = self;
+                Ok($bits32)
+            }
 
-    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        Ok(self.key().bits(0))
-    }
+            fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+                let $rng = self;
+                Ok($bits64)
+            }
 
-    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
-        fill_bytes_via_next_word(out, || self.try_next_u64())
-    }
+            fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Self::Error> {
+                rand::rand_core::utils::fill_bytes_via_next_word(out, || self.try_next_u64())
+            }
+        }
+
+        impl rand::SeedableRng for $Rng {
+            type Seed = [u8; 8];
+
+            fn from_seed(seed: [u8; 8]) -> $Rng {
+                $Rng::$new(u64::from_le_bytes(seed))
+            }
+
+            fn seed_from_u64(seed: u64) -> $Rng {
+                $Rng::$new(seed)
+            }
+        }
+    };
 }
+pub(crate) use rand_traits;
 
-impl SeedableRng for Rng {
-    type Seed = [u8; 8];
-
-    fn from_seed(seed: [u8; 8]) -> Rng {
-        Rng::new(u64::from_le_bytes(seed))
-    }
-
-    fn seed_from_u64(seed: u64) -> Rng {
-        Rng::new(seed)
-    }
-}
+rand_traits!(Rng::new, |rng| (rng.key().bits(0) >> 32) as u32, rng.key().bits(0));
 
 #[cfg(test)]
 mod tests {

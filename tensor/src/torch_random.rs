@@ -28,11 +28,9 @@
 
 use crate::element::{DType, Element, Float, Integer};
 use crate::error::{ErrorKind, OrPanic, require};
+use crate::random::rand_traits;
 use crate::shape::IntoShape;
 use crate::tensor::Tensor;
-use rand::rand_core::utils::fill_bytes_via_next_word;
-use rand::{SeedableRng, TryRng};
-use std::convert::Infallible;
 use std::f64::consts::TAU;
 use std::fmt;
 
@@ -280,33 +278,7 @@ impl fmt::Debug for TorchRng {
     }
 }
 
-impl TryRng for TorchRng {
-    type Error = Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-        Ok(self.draw())
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        Ok(self.draw64())
-    }
-
-    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
-        fill_bytes_via_next_word(out, || self.try_next_u64())
-    }
-}
-
-impl SeedableRng for TorchRng {
-    type Seed = [u8; 8];
-
-    fn from_seed(seed: [u8; 8]) -> TorchRng {
-        TorchRng::manual_seed(u64::from_le_bytes(seed))
-    }
-
-    fn seed_from_u64(seed: u64) -> TorchRng {
-        TorchRng::manual_seed(seed)
-    }
-}
+rand_traits!(TorchRng::manual_seed, |rng| rng.draw(), rng.draw64());
 
 #[cfg(test)]
 mod tests {
@@ -323,7 +295,7 @@ mod tests {
 
     #[test]
     fn words_and_bits_are_those_of_the_rand_crate() {
-        use rand::Rng as _;
+        use rand::{Rng as _, SeedableRng};
         let mut a = TorchRng::seed_from_u64(3);
         let mut b = TorchRng::from_seed(3u64.to_le_bytes());
         let (high, low) = (a.next_u32(), a.next_u32());

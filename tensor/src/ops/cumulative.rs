@@ -9,34 +9,19 @@ use crate::shape::{Axes, inverse_order};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
 
+/// Running products if `PRODUCT`, else running sums.
 #[derive(Clone, Copy)]
-struct Cumsum;
+struct Cumulative<const PRODUCT: bool>;
 
-impl<T: Real> RowKernel<T, 1> for Cumsum {
+impl<T: Real, const PRODUCT: bool> RowKernel<T, 1> for Cumulative<PRODUCT> {
     const COST: Cost = Cost::SCALAR;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, _: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
-        // In f64: the rounding errors of a running sum accumulate.
-        let mut sum = 0.0;
+        // In f64: the rounding errors of a running result accumulate.
+        let mut result = if PRODUCT { 1.0 } else { 0.0 };
         for (y, &x) in out.iter_mut().zip(x) {
-            sum += x.to_f64();
-            *y = T::from_f64(sum);
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Cumprod;
-
-impl<T: Real> RowKernel<T, 1> for Cumprod {
-    const COST: Cost = Cost::SCALAR;
-    #[inline(always)]
-    fn row<S: Lanes<T>>(self, _: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
-        // In f64, as the sum.
-        let mut product = 1.0;
-        for (y, &x) in out.iter_mut().zip(x) {
-            product *= x.to_f64();
-            *y = T::from_f64(product);
+            result = if PRODUCT { result * x.to_f64() } else { result + x.to_f64() };
+            *y = T::from_f64(result);
         }
     }
 }
@@ -90,7 +75,7 @@ struct CumsumCase<'a, T: Element>(&'a Tensor<T>, usize);
 
 case! {
     <T> CumsumCase<'_, T> => Tensor<T>, |this|
-    real apply_row_kernel_along("cumsum", Cumsum, [this.0], this.1),
+    real apply_row_kernel_along("cumsum", Cumulative::<false>, [this.0], this.1),
     integer {
         let CumsumCase(x, axis) = this;
         let mut out = x.view_moved_last(axis).contiguous();
@@ -141,7 +126,7 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn cumprod(&self, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("cumprod", axis).or_panic();
-        apply_row_kernel_along("cumprod", Cumprod, [self], axis)
+        apply_row_kernel_along("cumprod", Cumulative::<true>, [self], axis)
     }
 
     /// VJP of [`Tensor::cumprod`] for the cotangent `g`, correct also where elements are 0:

@@ -210,14 +210,13 @@ impl<T: Real> Epilogue<T> for AddBiasAndResidual<'_, T> {
         _: Option<MatMut<'_, T>>,
     ) {
         if let Some(bias) = self.bias {
-            T::dispatch(
-                self.level,
-                Add { matrix: &bias[col..], row_stride: 0, block: block.whole() },
-            );
+            let (matrix, block) = (&bias[col..], block.whole());
+            T::dispatch(self.level, Combine::<_, false> { matrix, row_stride: 0, block });
         }
         if let Some(residual) = self.residual {
             let matrix = &residual[row * self.cols + col..];
-            T::dispatch(self.level, Add { matrix, row_stride: self.cols, block });
+            let row_stride = self.cols;
+            T::dispatch(self.level, Combine::<_, false> { matrix, row_stride, block });
         }
     }
 
@@ -265,8 +264,8 @@ struct MultiplyBy<'a, T> {
 
 impl<T: Real> Epilogue<T> for MultiplyBy<'_, T> {
     fn apply(&self, origin: (usize, usize), block: MatMut<'_, T>, _: Option<MatMut<'_, T>>) {
-        let factor = &self.factor[origin.0 * self.cols + origin.1..];
-        T::dispatch(self.level, Multiply { factor, cols: self.cols, block });
+        let (matrix, row_stride) = (&self.factor[origin.0 * self.cols + origin.1..], self.cols);
+        T::dispatch(self.level, Combine::<_, true> { matrix, row_stride, block });
     }
 
     fn name(&self) -> &'static str {
@@ -278,14 +277,15 @@ impl<T: Real> Epilogue<T> for MultiplyBy<'_, T> {
     }
 }
 
-/// Adds a row-major matrix with rows `row_stride` apart; with 0, one row is added to all rows.
-struct Add<'a, T> {
+/// Multiplies by a row-major matrix if `TIMES`, else adds it. Its rows are `row_stride` apart: with 0, one row
+/// is that of all.
+struct Combine<'a, T, const TIMES: bool> {
     matrix: &'a [T],
     row_stride: usize,
     block: MatMut<'a, T>,
 }
 
-impl<T: Real> Kernel<T> for Add<'_, T> {
+impl<T: Real, const TIMES: bool> Kernel<T> for Combine<'_, T, TIMES> {
     type Out = ();
     #[inline(always)]
     fn run<S: Lanes<T>>(mut self, s: S) {
@@ -294,28 +294,7 @@ impl<T: Real> Kernel<T> for Add<'_, T> {
                 s,
                 [&self.matrix[i * self.row_stride..][..self.block.cols()]],
                 [self.block.row(i)],
-                inlined!(|[r], [x]| [x + r]),
-            );
-        }
-    }
-}
-
-struct Multiply<'a, T> {
-    factor: &'a [T],
-    cols: usize,
-    block: MatMut<'a, T>,
-}
-
-impl<T: Real> Kernel<T> for Multiply<'_, T> {
-    type Out = ();
-    #[inline(always)]
-    fn run<S: Lanes<T>>(mut self, s: S) {
-        for i in 0..self.block.rows() {
-            write_rows(
-                s,
-                [&self.factor[i * self.cols..][..self.block.cols()]],
-                [self.block.row(i)],
-                inlined!(|[c], [x]| [x * c]),
+                inlined!(|[r], [x]| [if TIMES { x * r } else { x + r }]),
             );
         }
     }

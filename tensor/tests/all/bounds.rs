@@ -55,6 +55,15 @@ fn compare(a: Bounded, b: Bounded, holds: bool) -> Truth {
     Truth { holds, is_sure: is_exact || (a.value - b.value).abs() > a.error + b.error }
 }
 
+/// Methods of functions, with their errors in units in the last place.
+macro_rules! functions {
+    ($($name:ident = $f:expr, $ulps:expr;)+) => {$(
+        fn $name(self, x: Bounded) -> Bounded {
+            function::<T>($f, x, $ulps)
+        }
+    )+};
+}
+
 impl<T: Real> Algebra<T> for Bounds {
     type V = Bounded;
     type M = Truth;
@@ -90,12 +99,6 @@ impl<T: Real> Algebra<T> for Bounds {
     fn sign(self, a: Bounded) -> Bounded {
         let sign = |x: f64| if x == 0.0 || x.is_nan() { x } else { x.signum() };
         function::<T>(sign, a, 0.0)
-    }
-    fn sqrt(self, a: Bounded) -> Bounded {
-        function::<T>(f64::sqrt, a, 0.5)
-    }
-    fn round(self, a: Bounded) -> Bounded {
-        function::<T>(f64::round_ties_even, a, 0.0)
     }
     fn min(self, a: Bounded, b: Bounded) -> Bounded {
         let is_first = compare(a, b, a.value < b.value || a.value.is_nan());
@@ -133,29 +136,17 @@ impl<T: Real> Algebra<T> for Bounds {
         Bounded { error: chosen.error.max(apart), ..chosen }
     }
 
-    fn exp(self, x: Bounded) -> Bounded {
-        function::<T>(f64::exp, x, 1.5)
-    }
-    fn expm1(self, x: Bounded) -> Bounded {
-        function::<T>(f64::exp_m1, x, 2.0)
-    }
-    fn ln(self, x: Bounded) -> Bounded {
-        function::<T>(f64::ln, x, 1.0)
-    }
-    fn log1p(self, x: Bounded) -> Bounded {
-        function::<T>(f64::ln_1p, x, 2.0)
-    }
-    fn tanh(self, x: Bounded) -> Bounded {
-        function::<T>(f64::tanh, x, 3.0)
-    }
-    fn erf(self, x: Bounded) -> Bounded {
-        function::<T>(libm::erf, x, 1.5)
-    }
-    fn sin(self, x: Bounded) -> Bounded {
-        function::<T>(f64::sin, x, 3.0)
-    }
-    fn cos(self, x: Bounded) -> Bounded {
-        function::<T>(f64::cos, x, 3.0)
+    functions! {
+        sqrt = f64::sqrt, 0.5;
+        round = f64::round_ties_even, 0.0;
+        exp = f64::exp, 1.5;
+        expm1 = f64::exp_m1, 2.0;
+        ln = f64::ln, 1.0;
+        log1p = f64::ln_1p, 2.0;
+        tanh = f64::tanh, 3.0;
+        erf = libm::erf, 1.5;
+        sin = f64::sin, 3.0;
+        cos = f64::cos, 3.0;
     }
     fn powf(self, x: Bounded, p: T) -> Bounded {
         function::<T>(|x| x.powf(p.to_f64()), x, 0.5)
