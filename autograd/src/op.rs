@@ -251,7 +251,8 @@ impl<T: Real> Operand<'_, T> {
 
     /// A slot without the value.
     pub fn slot(self) -> Slot<T> {
-        self.save_if(false)
+        let at = self.var.map(|_| self.at);
+        Slot { op: self.op, at, needs_grad: self.needs_grad(), value: None }
     }
 
     /// A slot with the value.
@@ -262,15 +263,12 @@ impl<T: Real> Operand<'_, T> {
     /// A slot, with the value on a condition: usually that the gradient of another input, which
     /// depends on it, is needed.
     pub fn save_if(self, condition: bool) -> Slot<T> {
+        let mut slot = self.slot();
         if let Some(var) = self.var.filter(|_| condition) {
             observe::saved_input(self.at, var.value());
+            slot.value = Some(var.value().clone());
         }
-        Slot {
-            op: self.op,
-            at: self.var.map(|_| self.at),
-            needs_grad: self.needs_grad(),
-            value: self.var.filter(|_| condition).map(|var| var.value().clone()),
-        }
+        slot
     }
 }
 
