@@ -29,7 +29,7 @@ pub(crate) struct Engine<T: Real> {
     /// No gradient is propagated to variables with lower ids.
     oldest: Option<Id>,
     /// Operations to be differentiated, by id.
-    pending: BTreeMap<Id, Pending<T>>,
+    pending: BTreeMap<Id, Box<Pending<T>>>,
     found: Found<T>,
 }
 
@@ -65,7 +65,8 @@ impl<T: Real> Engine<T> {
             observe::seeded(root, &g);
             self.propagate(&root.edge, g);
         }
-        while let Some((id, Pending { node, grads })) = self.pending.pop_last() {
+        while let Some((id, pending)) = self.pending.pop_last() {
+            let Pending { node, grads } = *pending;
             for (id, g) in (0..).map(|i| id.offset(i)).zip(&grads) {
                 if g.is_some() && self.keep.contains(&id) {
                     self.found.insert(id, g.clone());
@@ -128,9 +129,9 @@ impl<T: Real> Engine<T> {
             Edge::Constant => return None,
             Edge::Leaf(id) => self.found.entry(*id).or_default(),
             Edge::Node(node, output) => {
-                let pending = self.pending.entry(node.id()).or_insert_with(|| Pending {
-                    node: node.clone(),
-                    grads: smallvec![None; node.outputs().len()],
+                let pending = self.pending.entry(node.id()).or_insert_with(|| {
+                    let grads = smallvec![None; node.outputs().len()];
+                    Box::new(Pending { node: node.clone(), grads })
                 });
                 &mut pending.grads[*output]
             }
