@@ -121,6 +121,7 @@ fn constructors_check_shapes_and_memory() {
 }
 
 #[test]
+#[allow(clippy::reversed_empty_ranges)]
 fn views_check_axes_and_ranges() {
     let t = x(&[2, 5]);
     panics! {
@@ -539,7 +540,7 @@ fn copies_larger_than_memory_are_errors() {
     panics! {
         rows.flatten() => no_memory("contiguous");
         rows.reshape([1 << 45]) => no_memory("contiguous");
-        wide.clone().make_mut()[0] = 0.0 => no_memory("contiguous");
+        wide.clone().make_mut() => no_memory("contiguous");
         assert!(wide == wide.clone()) => no_memory("contiguous");
     }
     let few = one.broadcast_to([1 << 23]);

@@ -240,6 +240,11 @@ impl<T: Real> Tensor<T> {
     ///
     /// # Panics
     /// If `lo > hi` or either is NaN.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::from([-3.0f32, 0.5]).clamp(-1.0, 1.0).to_vec(), [-1.0, 0.5]);
+    /// ```
     #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(&self, lo: T, hi: T) -> Tensor<T> {
