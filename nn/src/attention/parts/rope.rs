@@ -194,7 +194,7 @@ impl Yarn {
     }
 }
 
-/// Rotary positions; the formula is in [`RopeAttention`](crate::attention::RopeAttention).
+/// Rotary positions, of [`Projections`](crate::attention::Projections).
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -336,16 +336,6 @@ impl Rope {
     }
 
     /// Sets the pairing.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Rope, Pairing};
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f64, 2.0, 3.0, 4.0]]));
-    /// let half = Rope::new(4).rotate(&x, 1);
-    /// let interleaved = Rope::new(4).pairing(Pairing::Interleaved).rotate(&x, 1);
-    /// assert_ne!(half.value(), interleaved.value());
-    /// ```
     pub fn pairing(self, pairing: Pairing) -> Self {
         Rope { pairing, ..self }
     }
@@ -398,11 +388,6 @@ impl Rope {
     ///
     /// # Panics
     /// If the rotary positions are given by tables.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Rope;
-    /// assert_eq!(Rope::new(4).frequencies(), [1.0, 0.01]); // base 10000
-    /// ```
     #[track_caller]
     pub fn frequencies(&self) -> Vec<f64> {
         self.reject_tables("frequencies");

@@ -16,19 +16,6 @@ use retrograd_tensor::random::Rng;
 /// ```text
 /// s_ij = vᵀ tanh(W q_i + U k_j + b)
 /// o_i  = Σ_j softmax_j(s_ij, masked) · value_j
-/// ```
-///
-/// Queries `[Lq, d_q]` or `[B, Lq, d_q]`, keys `[.., Lk, d_k]`, values `[.., Lk, d_v]`, to
-/// `[.., Lq, d_v]`. The work is `O(Lq Lk a)` with `a` hidden units. The `Lq · Lk · a` hidden
-/// values are computed in tiles of queries and recomputed in the backward pass, so that they are
-/// never all in memory (except in a recorded backward pass).
-///
-/// Without `b` it equals [`LuongConcat`](crate::attention::LuongConcat) with the matrix `[W U]`.
-///
-/// Parameters: `query.weight` (W) `[a, d_q]`, `key.weight` (U) `[a, d_k]`, `key.bias` (b)
-/// `[a]`, `v` `[a]`. Bahdanau, Cho, Bengio 2014 (arXiv 1409.0473).
-///
-/// ```
 /// use retrograd_autograd::Var;
 /// use retrograd_nn::{Pass, attention::{AdditiveAttention, Mask}};
 /// use retrograd_tensor::{Tensor, random::Rng};
