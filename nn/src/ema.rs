@@ -89,15 +89,6 @@ impl<T: Real> Ema<T> {
     /// The result of `f`, during which the model has the averages as its weights; to evaluate or to save it.
     /// Afterwards it has its own weights again, even if `f` panics. `f` must not train the model: changes of
     /// the weights are lost.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Ema, Linear, Module};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let model = Linear::<f32>::new(2, 1, &mut Rng::new(1));
-    /// let ema = Ema::new(&model, 0.9).unwrap();
-    /// let averages = ema.with_average(|| model.state_dict());
-    /// assert_eq!(averages.len(), 2);
-    /// ```
     pub fn with_average<R>(&self, f: impl FnOnce() -> R) -> R {
         let own = self.params.iter().map(|param| (param.clone(), param.value()));
         let _restore = Restore(own.collect());

@@ -277,15 +277,6 @@ impl StateMap {
     ///
     /// # Errors
     /// As [`StateMap::import`].
-    ///
-    /// ```
-    /// # use retrograd_nn::{Linear, Module, StateMap, checkpoint::Checkpoint};
-    /// # use retrograd_tensor::random::Rng;
-    /// let map = StateMap::new().transpose("weight"); // as Conv1D of GPT-2
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let theirs = map.export(&layer.state_dict()).unwrap();
-    /// assert_eq!(*theirs["weight"].shape(), [3, 2]);
-    /// ```
     pub fn export<T: Real>(&self, dict: &StateDict<T>) -> Result<StateDict<T>, CheckpointError> {
         let mut out = Mapped::default();
         for (name, tensor) in dict {

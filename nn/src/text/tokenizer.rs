@@ -164,12 +164,6 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If characters are not in the vocabulary, which only the one of characters can lack.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Tokenizer;
-    /// assert_eq!(Tokenizer::chars(["abc"]).encode("cab").unwrap(), [2, 0, 1]);
-    /// assert!(Tokenizer::chars(["abc"]).encode("d").is_err());
-    /// ```
     pub fn encode(&self, text: &str) -> Result<Vec<i64>, TextError> {
         Ok(self.encode_with_bytes(text)?.tokens)
     }
