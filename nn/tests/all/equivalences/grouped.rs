@@ -23,8 +23,12 @@ pub fn grouped(t: &mut Table) {
     t.same(
         "GQA(Hk = H) = MHA",
         &x,
-        |x| g.forward(&x[0], Mask::causal(), &mut eval()),
-        |x| m.forward(&x[0], &x[0], &x[0], Mask::causal(), &mut eval()),
+        |x| {
+            let [q, k, v] = g.qkv(&x[0], &mut Past::none(), &mut eval());
+            let all = attend_all(&q, &k, &v, &Mask::causal().into());
+            (g.project_out(&all.output, &mut eval()), all.weights)
+        },
+        |x| m.forward_with_weights(&x[0], &x[0], &x[0], Mask::causal(), &mut eval()),
     );
 
     for key_heads in [1, 2, 4] {
