@@ -107,17 +107,6 @@ impl<T: Real> Ema<T> {
     ///
     /// # Errors
     /// If a name is missing or unexpected, or a shape differs; then nothing has been changed.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Ema, Linear, StateDict};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let model = Linear::<f32>::new(2, 1, &mut Rng::new(1));
-    /// let mut ema = Ema::new(&model, 0.9).unwrap();
-    /// assert!(ema.load_state_dict(5, &StateDict::new()).is_err());
-    /// let saved = ema.state_dict();
-    /// ema.load_state_dict(5, &saved).unwrap();
-    /// assert_eq!(ema.updates(), 5);
-    /// ```
     pub fn load_state_dict(&mut self, updates: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
         load(&self.averages, dict)?;
         self.updates = updates;

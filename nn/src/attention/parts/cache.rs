@@ -45,15 +45,6 @@ enum Limit {
 
 impl<T: Real> KvCache<T> {
     /// A cache for at most `capacity` tokens.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::KvCache;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
-    /// let mut cache = KvCache::new(8);
-    /// cache.append(&x, &x);
-    /// assert_eq!((cache.len(), cache.remaining()), (3, Some(5)));
-    /// ```
     pub fn new(capacity: usize) -> Self {
         KvCache::with(Limit::Capacity(capacity))
     }

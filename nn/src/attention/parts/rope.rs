@@ -434,15 +434,6 @@ impl Rope {
     ///
     /// # Panics
     /// If `D` is smaller than the rotary width.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::Rope;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f64, 0.0]]));
-    /// let y = Rope::new(2).rotate(&x, 3); // position 3, frequency 1
-    /// assert!((y.value().at(&[0, 0]) - 3f64.cos()).abs() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn rotate<T: Real>(&self, x: &Var<T>, start: usize) -> Var<T> {
         let positions = Tensor::from_fn([x.size(-2)], |i| (start + i[0]) as i64);

@@ -16,18 +16,17 @@ use retrograd_tensor::random::Rng;
 /// ```text
 /// s_ij = vᵀ tanh(W q_i + U k_j + b)
 /// o_i  = Σ_j softmax_j(s_ij, masked) · value_j
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::{Pass, attention::{AdditiveAttention, Mask}};
-/// use retrograd_tensor::{Tensor, random::Rng};
-///
-/// let mut rng = Rng::new(1);
-/// let attention = AdditiveAttention::<f32>::new(3, 4, 8, &mut rng);
-/// let decoder = Var::constant(Tensor::randn([2, 5, 3], &mut rng));
-/// let encoder = Var::constant(Tensor::randn([2, 7, 4], &mut rng));
-/// let seen = Mask::lengths(&[7, 2]);
-/// let context = attention.forward(&decoder, &encoder, &encoder, seen, &mut Pass::eval());
-/// assert_eq!(*context.shape(), [2, 5, 4]);
 /// ```
+///
+/// Queries `[Lq, d_q]` or `[B, Lq, d_q]`, keys `[.., Lk, d_k]`, values `[.., Lk, d_v]`, to
+/// `[.., Lq, d_v]`. The work is `O(Lq Lk a)` with `a` hidden units. The `Lq · Lk · a` hidden
+/// values are computed in tiles of queries and recomputed in the backward pass, so that they are
+/// never all in memory (except in a recorded backward pass).
+///
+/// Without `b` it equals [`LuongConcat`](crate::attention::LuongConcat) with the matrix `[W U]`.
+///
+/// Parameters: `query.weight` (W) `[a, d_q]`, `key.weight` (U) `[a, d_k]`, `key.bias` (b)
+/// `[a]`, `v` `[a]`. Bahdanau, Cho, Bengio 2014 (arXiv 1409.0473).
 #[derive(Clone, Debug)]
 pub struct AdditiveAttention<T: Real = f32> {
     /// `W`

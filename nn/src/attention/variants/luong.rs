@@ -148,17 +148,11 @@ impl<T: Real> LuongScore<T> for LuongLocation<T> {
 /// w_t = softmax_s(score(h_t, h_s), masked)
 /// c_t = Σ_s w_ts h_s
 /// h̃_t = tanh(W_c [c_t; h_t])
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::{Pass, attention::{LuongAttention, LuongGeneral, Mask}};
-/// use retrograd_tensor::{Tensor, random::Rng};
-///
-/// let mut rng = Rng::new(1);
-/// let attention = LuongAttention::<f32, _>::new(LuongGeneral::new(3, 4, &mut rng), 3, 4, &mut rng);
-/// let targets = Var::constant(Tensor::randn([2, 5, 3], &mut rng));
-/// let sources = Var::constant(Tensor::randn([2, 7, 4], &mut rng));
-/// let y = attention.forward(&targets, &sources, Mask::lengths(&[7, 2]), &mut Pass::eval());
-/// assert_eq!(*y.shape(), [2, 5, 3]);
 /// ```
+///
+/// Targets `[Lt, d_t]` or `[B, Lt, d_t]` and sources `[.., Ls, d_s]` to `[.., Lt, d_t]`; the work
+/// is `O(Lt Ls d)`. Parameters: those of `score`, and `combine` (`W_c`) `[d_t, d_s + d_t]`. Luong,
+/// Pham, Manning 2015 (arXiv 1508.04025).
 #[derive(Clone, Debug)]
 pub struct LuongAttention<T: Real, S> {
     /// The score.
