@@ -59,7 +59,7 @@ pub fn causality(t: &mut Table) {
         ("multi-head", &|x| m.forward(x, x, x, Mask::causal(), &mut eval())),
         ("wrapper", &|x| w.forward(x, Mask::causal(), &mut eval())),
         ("grouped", &|x| g.forward(x, Mask::causal(), &mut eval())),
-        ("RoPE", &|x| rope.forward(x, &Spec::new().causal(), &mut eval())),
+        ("RoPE", &|x| rope.forward(x, Spec::new().causal(), &mut eval())),
         ("ALiBi", &|x| alibi.forward(x, Spec::new(), &mut eval())),
         ("Transformer-XL", &|x| xl.forward(x, None, Mask::full(), &mut eval())),
         ("linear, at once", &|x| quadratic.forward(x, &mut eval())),
@@ -84,7 +84,7 @@ pub fn causality(t: &mut Table) {
         "causal: outputs before t do not depend on t, talking heads",
         &|x| {
             let x = x.matmul(&Var::constant(wide.clone()));
-            talking.forward(&x, &Spec::new().causal(), &mut eval())
+            talking.forward(&x, Spec::new().causal(), &mut eval())
         },
         &[5.0, 9.0, 1e30, f64::NAN],
     );

@@ -6,7 +6,7 @@ use retrograd_nn::attention::*;
 use retrograd_tensor::random::Rng;
 
 fn incremental<M: Incremental<f64> + Sync>(name: &str, build: impl Fn(&mut Rng) -> M + Sync) {
-    row(name, build, &[&[2, 3, 4]], |m, x| m.forward(&x[0], &Spec::new().causal(), &mut eval()));
+    row(name, build, &[&[2, 3, 4]], |m, x| m.forward(&x[0], Spec::new().causal(), &mut eval()));
 }
 
 /// The `eps` of norms. With a smaller one, the curvature at short vectors would be too large for finite
