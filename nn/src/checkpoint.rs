@@ -93,16 +93,6 @@ impl Checkpoint {
 
     /// Adds a state dict under a prefix: names become `prefix.name`, or stay as they are if the
     /// prefix is empty.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Linear, Module};
-    /// # use retrograd_nn::checkpoint::Checkpoint;
-    /// # use retrograd_tensor::random::Rng;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let mut checkpoint = Checkpoint::new();
-    /// checkpoint.put("model", &layer.state_dict());
-    /// assert_eq!(checkpoint.get::<f32>("model").unwrap().len(), 2);
-    /// ```
     pub fn put<T: Storable>(&mut self, prefix: &str, dict: &StateDict<T>) {
         for (name, value) in dict {
             let name = match prefix {
@@ -174,13 +164,6 @@ impl Checkpoint {
     ///
     /// # Panics
     /// If the value has no JSON form.
-    ///
-    /// ```
-    /// # use retrograd_nn::checkpoint::Checkpoint;
-    /// let mut checkpoint = Checkpoint::new();
-    /// checkpoint.note("step", &7u64);
-    /// assert_eq!(checkpoint.read_note::<u64>("step").unwrap(), 7);
-    /// ```
     #[track_caller]
     pub fn note(&mut self, name: &str, value: &impl Serialize) {
         // Objects of a `Value` are sorted: equal notes are equal texts.

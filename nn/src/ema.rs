@@ -89,15 +89,6 @@ impl<T: Real> Ema<T> {
     /// The result of `f`, during which the model has the averages as its weights; to evaluate or to save it.
     /// Afterwards it has its own weights again, even if `f` panics. `f` must not train the model: changes of
     /// the weights are lost.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Ema, Linear, Module};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let model = Linear::<f32>::new(2, 1, &mut Rng::new(1));
-    /// let ema = Ema::new(&model, 0.9).unwrap();
-    /// let averages = ema.with_average(|| model.state_dict());
-    /// assert_eq!(averages.len(), 2);
-    /// ```
     pub fn with_average<R>(&self, f: impl FnOnce() -> R) -> R {
         let own = self.params.iter().map(|param| (param.clone(), param.value()));
         let _restore = Restore(own.collect());
@@ -116,17 +107,6 @@ impl<T: Real> Ema<T> {
     ///
     /// # Errors
     /// If a name is missing or unexpected, or a shape differs; then nothing has been changed.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Ema, Linear, StateDict};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let model = Linear::<f32>::new(2, 1, &mut Rng::new(1));
-    /// let mut ema = Ema::new(&model, 0.9).unwrap();
-    /// assert!(ema.load_state_dict(5, &StateDict::new()).is_err());
-    /// let saved = ema.state_dict();
-    /// ema.load_state_dict(5, &saved).unwrap();
-    /// assert_eq!(ema.updates(), 5);
-    /// ```
     pub fn load_state_dict(&mut self, updates: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
         load(&self.averages, dict)?;
         self.updates = updates;

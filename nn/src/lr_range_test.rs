@@ -70,20 +70,6 @@ impl LrRangeTest {
     /// # Errors
     /// If the rates are not finite, above 0 and rising, or there are fewer than 2 steps; if a gradient is
     /// missing; or if a gradient of the first step is not finite.
-    ///
-    /// ```
-    /// # use retrograd_nn::optim::{Sgd, SgdConfig};
-    /// # use retrograd_nn::{Linear, LrRangeTest};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let model = Linear::<f32>::without_bias(1, 1, &mut Rng::new(1));
-    /// # let mut sgd = Sgd::new(&model, SgdConfig::default()).unwrap();
-    /// let test = LrRangeTest::run(&model, &mut sgd, 1e-4..=1e-2, 3, |_| {
-    ///     let loss = model.weight.to_var().square().sum(..);
-    ///     (loss.item(), loss.backward())
-    /// });
-    /// let rates: Vec<f64> = test.unwrap().points.iter().map(|(lr, _)| *lr).collect();
-    /// assert!(rates.len() == 3 && (rates[1] - 1e-3).abs() < 1e-12);
-    /// ```
     pub fn run<T: Real>(
         model: &impl Module<T>,
         optimizer: &mut dyn Optimizer<T>,

@@ -363,33 +363,11 @@ pub(crate) type OnModule<'a, T> = &'a mut dyn FnMut(&str, &dyn Module<T>);
 
 impl<T: Real> Visitor<'_, T> {
     /// Visits a parameter.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Module, Param, Visitor};
-    /// # use retrograd_tensor::Tensor;
-    /// struct Scale {
-    ///     gain: Param<f32>,
-    /// }
-    /// impl Module<f32> for Scale {
-    ///     fn visit(&self, v: &mut Visitor<'_, f32>) {
-    ///         v.param("gain", &self.gain);
-    ///     }
-    /// }
-    /// let names = Scale { gain: Param::new(Tensor::ones([3])) }.named_parameters();
-    /// assert_eq!(names[0].0, "gain");
-    /// ```
     pub fn param(&mut self, name: &str, param: &Param<T>) {
         self.scope(name, |v| (v.param)(&v.path, param));
     }
 
     /// Visits a parameter that may be absent.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Linear, Module};
-    /// # use retrograd_tensor::random::Rng;
-    /// let layer = Linear::<f32>::without_bias(3, 2, &mut Rng::new(1)); // visits its bias by `optional`
-    /// assert_eq!(layer.named_parameters().len(), 1);
-    /// ```
     pub fn optional(&mut self, name: &str, param: &Option<Param<T>>) {
         if let Some(param) = param {
             self.param(name, param);
@@ -468,14 +446,6 @@ impl<T: Real> Sequential<T> {
     }
 
     /// Appends a layer.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Activation, Linear, Module, Sequential};
-    /// # use retrograd_tensor::random::Rng;
-    /// let rng = &mut Rng::new(1);
-    /// let model = Sequential::<f32>::new().then(Linear::new(4, 1, rng)).then(Activation::Relu);
-    /// assert_eq!(model.num_parameters(), 5);
-    /// ```
     pub fn then(mut self, layer: impl Layer<T> + 'static) -> Self {
         self.0.push(Box::new(layer));
         self

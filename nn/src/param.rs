@@ -42,13 +42,6 @@ pub(crate) struct ParamMade;
 
 impl<T: Real> Param<T> {
     /// A new parameter.
-    ///
-    /// ```
-    /// # use retrograd_nn::Param;
-    /// # use retrograd_tensor::Tensor;
-    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
-    /// assert!(w.to_var().is_tracked());
-    /// ```
     pub fn new(value: Tensor<T>) -> Param<T> {
         report(|tell| tell(&Event::Other(&ParamMade)));
         let leaf = Var::leaf(value);
@@ -111,26 +104,12 @@ impl<T: Real> Param<T> {
     ///
     /// # Panics
     /// Within [`Param::update`] of this parameter.
-    ///
-    /// ```
-    /// # use retrograd_nn::Param;
-    /// # use retrograd_tensor::Tensor;
-    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
-    /// assert_eq!(w.value().to_vec(), [1.0, 2.0]);
-    /// ```
     #[track_caller]
     pub fn value(&self) -> Tensor<T> {
         self.read("value").value().clone()
     }
 
     /// The sizes of the axes.
-    ///
-    /// ```
-    /// # use retrograd_nn::Param;
-    /// # use retrograd_tensor::Tensor;
-    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
-    /// assert_eq!(w.shape(), [2]);
-    /// ```
     pub fn shape(&self) -> Shape {
         self.0.shape
     }
@@ -227,13 +206,6 @@ impl<T: Real> Param<T> {
     }
 
     /// Whether the parameter is trained: true until it is frozen.
-    ///
-    /// ```
-    /// # use retrograd_nn::Param;
-    /// # use retrograd_tensor::Tensor;
-    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
-    /// assert!(w.is_trainable());
-    /// ```
     pub fn is_trainable(&self) -> bool {
         self.0.trainable.load(Relaxed)
     }

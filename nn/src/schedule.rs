@@ -161,12 +161,6 @@ impl Schedule {
     /// # Errors
     /// If a rate or a factor is negative or not finite, if `every`, `warmup` of [`Schedule::InverseSqrt`],
     /// `period` or `growth` is 0, or if a sequence is empty or one of its schedules is invalid.
-    ///
-    /// ```
-    /// use retrograd_nn::schedule::Schedule;
-    /// assert!(Schedule::Constant { lr: 0.1 }.check().is_ok());
-    /// assert!(Schedule::Constant { lr: -0.1 }.check().is_err());
-    /// ```
     pub fn check(&self) -> Result<(), ConfigError> {
         let (lr, min_lr) = match *self {
             Schedule::Sequence(ref parts) => {

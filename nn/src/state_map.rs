@@ -115,15 +115,6 @@ impl StateMap {
     ///
     /// # Panics
     /// If the patterns differ in their wildcards.
-    ///
-    /// ```
-    /// # use retrograd_nn::{StateDict, StateMap, checkpoint::Checkpoint};
-    /// # use retrograd_tensor::Tensor;
-    /// let map = StateMap::new().rename("layers.*.ff.**", "h.*.mlp.**");
-    /// let mut file = Checkpoint::new();
-    /// file.tensors.insert("layers.3.ff.up.bias".into(), Tensor::from([1.0f32]).into());
-    /// assert!(map.import::<f32>(&file).unwrap().contains_key("h.3.mlp.up.bias"));
-    /// ```
     #[track_caller]
     pub fn rename(self, theirs: &str, ours: &str) -> StateMap {
         check_wildcards(theirs, ours);
@@ -149,43 +140,17 @@ impl StateMap {
     }
 
     /// Adds a rule: `prefix.name` becomes `name` on import.
-    ///
-    /// ```
-    /// # use retrograd_nn::{StateMap, checkpoint::Checkpoint};
-    /// # use retrograd_tensor::Tensor;
-    /// let map = StateMap::new().strip_prefix("module"); // of DistributedDataParallel
-    /// let mut file = Checkpoint::new();
-    /// file.tensors.insert("module.a.weight".into(), Tensor::from([1.0f32]).into());
-    /// assert!(map.import::<f32>(&file).unwrap().contains_key("a.weight"));
-    /// ```
     #[track_caller]
     pub fn strip_prefix(self, prefix: &str) -> StateMap {
         self.alias(&format!("{prefix}.**"), "**")
     }
 
     /// Adds a rule: the tensors are left out on import, of whatever type they are.
-    ///
-    /// ```
-    /// # use retrograd_nn::{StateMap, checkpoint::Checkpoint};
-    /// # use retrograd_tensor::Tensor;
-    /// let map = StateMap::new().ignore("**.attn.bias");
-    /// let mut file = Checkpoint::new();
-    /// file.tensors.insert("h.0.attn.bias".into(), Tensor::from([true]).into());
-    /// assert!(map.import::<f32>(&file).unwrap().is_empty());
-    /// ```
     pub fn ignore(self, name: &str) -> StateMap {
         self.with(StateRule::Ignore { name: name.into() })
     }
 
     /// Adds a rule: the matrices are transposed.
-    ///
-    /// ```
-    /// # use retrograd_nn::{StateDict, StateMap};
-    /// # use retrograd_tensor::Tensor;
-    /// let map = StateMap::new().transpose("w");
-    /// let ours = StateDict::from([("w".to_string(), Tensor::from([[1.0f32, 2.0]]))]);
-    /// assert_eq!(*map.export(&ours).unwrap()["w"].shape(), [2, 1]);
-    /// ```
     pub fn transpose(self, name: &str) -> StateMap {
         self.with(StateRule::Transpose { name: name.into() })
     }
@@ -277,15 +242,6 @@ impl StateMap {
     ///
     /// # Errors
     /// As [`StateMap::import`].
-    ///
-    /// ```
-    /// # use retrograd_nn::{Linear, Module, StateMap, checkpoint::Checkpoint};
-    /// # use retrograd_tensor::random::Rng;
-    /// let map = StateMap::new().transpose("weight"); // as Conv1D of GPT-2
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let theirs = map.export(&layer.state_dict()).unwrap();
-    /// assert_eq!(*theirs["weight"].shape(), [3, 2]);
-    /// ```
     pub fn export<T: Real>(&self, dict: &StateDict<T>) -> Result<StateDict<T>, CheckpointError> {
         let mut out = Mapped::default();
         for (name, tensor) in dict {

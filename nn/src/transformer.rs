@@ -239,18 +239,6 @@ impl<T: Real> TransformerDecoderLayer<T> {
 
     /// The output for `x`, which attends to itself by `spec` (usually causal) and to `memory` by
     /// `memory_spec` (usually a mask of padding).
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::Mask;
-    /// # use retrograd_nn::{Pass, TransformerDecoderLayer, TransformerLayerConfig};
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// let config = TransformerLayerConfig::new(8, 2);
-    /// let layer = TransformerDecoderLayer::<f32>::new(config, &mut Rng::new(1));
-    /// let x = Var::constant(Tensor::ones([3, 8]));
-    /// let y = layer.forward(&x, &x, Mask::causal(), Mask::full(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [3, 8]);
-    /// ```
     #[track_caller]
     pub fn forward(
         &self,

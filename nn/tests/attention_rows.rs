@@ -29,10 +29,12 @@ fn files(folder: &str, beginning: &str) -> Vec<(String, String)> {
     files
 }
 
-/// The types for which a file implements `Module`.
+/// The types for which a file implements `Module`, and the structs in its table of presets.
 fn modules(text: &str) -> Vec<String> {
-    let names = text.lines().filter(|line| line.starts_with("impl<")).filter_map(|line| {
-        let (_, name) = line.split_once(" Module<T> for ")?;
+    let names = text.lines().filter_map(|line| {
+        let implemented =
+            line.strip_prefix("impl<").and_then(|line| line.split_once(" Module<T> for "));
+        let name = implemented.map(|(_, name)| name).or(line.strip_prefix("    pub struct "))?;
         Some(name.split(['<', ' ']).next()?.to_string())
     });
     names.collect()

@@ -1,8 +1,8 @@
-//! Attention: one engine with typed parts, and a short file for each named variant.
+//! Attention: one engine with typed parts, and named variants.
 //!
 //! - `engine`: [`attend`] computes what a [`Spec`] says. It imports no part and no variant.
 //! - `parts`: what several variants share ([`Projections`], [`Rope`], [`KvCache`], ..).
-//! - `variants`: one file for each variant.
+//! - `variants`: a table of those that only set parts of the spec, and a file for each other.
 //!
 //! ```
 //! use retrograd_autograd::Var;
@@ -25,9 +25,9 @@
 //! | add to scores by position | [`Bias`] |
 //! | replace `nn.MultiheadAttention` of PyTorch | [`MultiHeadAttention`], whose state dict it loads |
 //! | build a decoder as GPT-2's | [`CausalSelfAttention`](crate::CausalSelfAttention) |
-//! | build a decoder as Llama's | [`RopeAttention`] on [`Projections`] with fewer key heads |
+//! | build a decoder as Llama's | [`Projections`] with rotary positions and fewer key heads |
 //! | generate token by token | [`Incremental::forward_cached`] with a [`KvCache`] |
-//! | read one sequence from another | [`CrossAttention`], [`MultiHeadCrossAttention`] |
+//! | read one sequence from another | [`MultiHeadAttention`], or [`CrossAttention`] with one head |
 //!
 //! The table of all variants is in `docs/ATTENTION.md`.
 

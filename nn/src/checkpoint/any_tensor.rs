@@ -41,14 +41,6 @@ impl AnyTensor {
     }
 
     /// The sizes of the axes.
-    ///
-    /// ```
-    /// use retrograd_nn::checkpoint::AnyTensor;
-    /// use retrograd_tensor::Tensor;
-    ///
-    /// let tensor = AnyTensor::from(Tensor::from([[1i64, 2, 3]]));
-    /// assert_eq!(*tensor.shape(), [1, 3]);
-    /// ```
     pub fn shape(&self) -> &Shape {
         match self {
             AnyTensor::F32(t) => t.shape(),

@@ -60,16 +60,6 @@ pub fn load(path: &Path) -> Result<AnyTensor, CheckpointError> {
 ///
 /// # Errors
 /// If the operating system reports an error.
-///
-/// ```
-/// use retrograd_nn::npy;
-/// use retrograd_tensor::Tensor;
-///
-/// # let path = std::env::temp_dir().join(format!("doc-save-{}.npy", std::process::id()));
-/// npy::save(&path, &Tensor::from([true, false])).unwrap();
-/// assert_eq!(npy::load(&path).unwrap().to_i64().unwrap().to_vec(), [1, 0]);
-/// # std::fs::remove_file(&path).unwrap();
-/// ```
 pub fn save(path: &Path, tensor: impl Into<AnyTensor>) -> Result<(), CheckpointError> {
     let tensor = tensor.into();
     atomic::replace(&atomic::System, path, |file| write(&tensor, file))

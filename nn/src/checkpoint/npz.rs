@@ -132,19 +132,6 @@ fn whole(entry: &mut impl Read, size: u64) -> Result<AnyTensor, Problem> {
 ///
 /// # Errors
 /// If the operating system reports an error, or a name is too long for a zip file.
-///
-/// ```
-/// use retrograd_nn::{Linear, Module, npz, checkpoint::Checkpoint};
-/// use retrograd_tensor::random::Rng;
-///
-/// # let path = std::env::temp_dir().join(format!("doc-save-{}.npz", std::process::id()));
-/// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-/// let mut file = Checkpoint::new();
-/// file.put("", &model.state_dict());
-/// npz::save(&path, &file.tensors).unwrap(); // in Python, numpy.load(path)["weight"] is the weight
-/// model.load_state_dict(&npz::load(&path).unwrap().get("").unwrap()).unwrap();
-/// # std::fs::remove_file(&path).unwrap();
-/// ```
 pub fn save(path: &Path, tensors: &BTreeMap<String, AnyTensor>) -> Result<(), CheckpointError> {
     atomic::replace(&atomic::System, path, |file| {
         let mut archive = ZipWriter::new(file);

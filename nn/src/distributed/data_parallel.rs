@@ -158,19 +158,6 @@ impl<T: Real> DataParallel<T> {
     /// # Panics
     /// As [`sharded`](retrograd_autograd::sharded); if there are more ranks than shards, or ranks differ in
     /// [`arithmetic`]: the bits would depend on which rank computes what.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
-    /// let parallel = DataParallel::new(&model, Arc::new(rank));
-    /// // Two shards of one sample each.
-    /// let (loss, grads) = parallel.gradients(&[1, 1], |i| model.weight.to_var().square().mean(..) * i as f32);
-    /// assert!(loss > 0.0 && grads.get(&model.weight).is_some());
-    /// ```
     #[track_caller]
     pub fn gradients(
         &self,

@@ -116,7 +116,7 @@ pub fn attention_layer<T: Real, A: Incremental<T> + 'static>(
 ) -> Arc<dyn CausalAttention<T>> {
     Arc::new(Variant {
         inner: attention,
-        run: |inner, x, spec, cx| inner.run(x, spec, &mut cx.past, cx.pass),
+        run: run_incremental,
         caching: Caching::Rolling,
         scores: Scores::default(),
         dropout: Dropout::new(0.0),
@@ -165,6 +165,16 @@ impl<T: Real> Scores<T> {
 
 /// [`Incremental::run`] and similar functions.
 pub(super) type Run<M, T> = fn(&M, &Var<T>, &Spec<T>, &mut LayerCx<'_, T>) -> Var<T>;
+
+#[track_caller]
+pub(super) fn run_incremental<T: Real, A: Incremental<T>>(
+    m: &A,
+    x: &Var<T>,
+    spec: &Spec<T>,
+    cx: &mut LayerCx<'_, T>,
+) -> Var<T> {
+    m.run(x, spec, &mut cx.past, cx.pass)
+}
 
 /// The caches that a variant supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

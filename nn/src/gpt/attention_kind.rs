@@ -58,6 +58,30 @@ const LINEAR: Support = Support {
     ..ALL
 };
 
+/// `Display` and `FromStr` of an enumeration with `ALL` and `name`.
+macro_rules! by_name {
+    ($type:ident, $what:literal) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = ConfigError;
+
+            fn from_str(name: &str) -> Result<Self, ConfigError> {
+                let found = $type::ALL.iter().find(|kind| kind.name() == name);
+                found.cloned().ok_or_else(|| {
+                    let names: Vec<&str> = $type::ALL.iter().map(|kind| kind.name()).collect();
+                    ConfigError(format!("there is no {} {name:?}, but {}", $what, names.join(", ")))
+                })
+            }
+        }
+    };
+}
+pub(super) use by_name;
+
 macro_rules! kinds {
     ($($kind:ident $name:literal $support:expr, $summary:literal;)+) => {
         /// An attention variant in a [`Gpt`](super::Gpt). All are causal.
@@ -157,20 +181,4 @@ impl Default for AttentionKind {
     }
 }
 
-impl fmt::Display for AttentionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for AttentionKind {
-    type Err = ConfigError;
-
-    fn from_str(name: &str) -> Result<Self, ConfigError> {
-        let named = |kind: &&AttentionKind| kind.name() == name;
-        AttentionKind::ALL.iter().find(named).copied().ok_or_else(|| {
-            let names: Vec<&str> = AttentionKind::ALL.iter().map(|kind| kind.name()).collect();
-            ConfigError(format!("there is no attention {name:?}, but {}", names.join(", ")))
-        })
-    }
-}
+by_name! { AttentionKind, "attention" }

@@ -106,21 +106,6 @@ impl<T: Real> Block<T> {
     }
 
     /// The output, and the attention weights `[.., heads, L, L]` of each call of attention.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Block, GptConfig, Pass};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let block = Block::<f64>::new(&config, &mut rng);
-    /// let (y, weights) = block.forward_with_weights(&x, &mut Pass::eval());
-    /// assert_eq!((*y.shape(), *weights[0].shape()), ([1, 4, 8].into(), [1, 2, 4, 4].into()));
-    /// ```
     #[track_caller]
     pub fn forward_with_weights(
         &self,
@@ -136,23 +121,6 @@ impl<T: Real> Block<T> {
     ///
     /// # Panics
     /// If the attention cannot be cached.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Block, GptConfig};
-    /// # use retrograd_nn::attention::KvCache;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let block = Block::<f64>::new(&config, &mut rng);
-    /// let mut cache = KvCache::new(4);
-    /// assert_eq!(*block.forward_cached(&x.narrow(1, 0, 1), &mut cache).shape(), [1, 1, 8]);
-    /// assert_eq!(cache.len(), 1);
-    /// ```
     #[track_caller]
     pub fn forward_cached(&self, x: &Var<T>, cache: &mut KvCache<T>) -> Var<T> {
         assert!(self.attn.is_cached(), "block: its attention cannot be cached");

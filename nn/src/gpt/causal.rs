@@ -138,23 +138,6 @@ impl<T: Real> CausalSelfAttention<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or the residual has another shape.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{GptConfig, Layer, Pass};
-    /// # use retrograd_nn::CausalSelfAttention;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
-    /// let pass = &mut Pass::eval();
-    /// let difference = attention.forward_add(&x, &x, pass) - (&x + &attention.forward(&x, pass));
-    /// assert!(difference.value().abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn forward_add(&self, x: &Var<T>, residual: &Var<T>, pass: &mut Pass) -> Var<T> {
         check_residual("attention", x, residual);

@@ -1,6 +1,6 @@
 //! The configuration of a GPT.
 
-use super::attention_kind::AttentionKind;
+use super::attention_kind::{AttentionKind, by_name};
 use super::names::Names;
 use crate::activation::Activation;
 use crate::attention::{HeadSizes, Pairing, Projections, Rope, Scaling};
@@ -527,23 +527,7 @@ macro_rules! named {
             }
         }
 
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = ConfigError;
-
-            fn from_str(name: &str) -> Result<Self, ConfigError> {
-                let found = $type::ALL.iter().find(|kind| kind.name() == name);
-                found.cloned().ok_or_else(|| {
-                    let names: Vec<&str> = $type::ALL.iter().map(|kind| kind.name()).collect();
-                    ConfigError(format!("there is no {} {name:?}, but {}", $what, names.join(", ")))
-                })
-            }
-        }
+        by_name! { $type, $what }
     };
 }
 

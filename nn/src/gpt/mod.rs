@@ -248,14 +248,6 @@ impl<T: Real> Gpt<T> {
 
     /// Whether the attention of every layer can be cached. If not, [`Gpt::forward_cached`] computes the
     /// whole sequence in each call.
-    ///
-    /// ```
-    /// # use retrograd_nn::{AttentionKind, Gpt, GptConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig { vocab: 10, context: 4, layers: 3, heads: 2, width: 8, ..GptConfig::default() };
-    /// let config = config.with_attention(AttentionKind::Shaw);
-    /// assert!(!Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap().is_cached());
-    /// ```
     pub fn is_cached(&self) -> bool {
         self.blocks.iter().all(|block| block.attn.is_cached())
     }
@@ -378,20 +370,6 @@ impl<T: Real> Gpt<T> {
     ///
     /// # Panics
     /// As [`Gpt::loss`], or if tokens have another rank than 2.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig, Module, Pass};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// let tokens = Tensor::from([[1i64, 2, 3]]);
-    /// let targets = Tensor::from([[2i64, 3, 4]]);
-    /// let (loss, grads) = model.loss_and_gradients(&tokens, &targets, &mut Pass::train(1));
-    /// assert!(loss > 0.0 && grads.len() == model.named_parameters().len());
-    /// ```
     #[track_caller]
     pub fn loss_and_gradients<I: Integer>(
         &self,
@@ -484,19 +462,6 @@ impl<T: Real> Gpt<T> {
 
     /// The attention weights `[.., heads, L, L]` of every block; `heads` is 0 where the attention has no
     /// weights.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// let tokens = Tensor::from([[1i64, 2, 3]]);
-    /// let maps = model.attention_maps(&tokens);
-    /// assert_eq!((maps.len(), maps[0].shape().to_vec()), (1, vec![1, 2, 3, 3]));
-    /// ```
     #[track_caller]
     pub fn attention_maps<I: Integer>(&self, tokens: &Tensor<I>) -> Vec<Tensor<T>> {
         self.check_tokens(tokens, 0);

@@ -1,6 +1,8 @@
 //! The attention of a layer, built from a configuration.
 
-use super::attention::{Caching, CausalAttention, LayerCx, Run, ScoreBias, Scores, Variant};
+use super::attention::{
+    Caching, CausalAttention, LayerCx, Run, ScoreBias, Scores, Variant, run_incremental,
+};
 use super::attention_kind::AttentionKind as Kind;
 use super::causal::CausalSelfAttention;
 use super::config::{GptConfig, Positions};
@@ -9,9 +11,8 @@ use crate::attention::*;
 use crate::dropout::Dropout;
 use crate::init::Init;
 use crate::linear::Linear;
-use crate::module::{Module, Visitor};
+use crate::module::Module;
 use crate::param::Param;
-use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
@@ -39,12 +40,7 @@ impl Builder<'_> {
         let p = |rng: &mut Rng| self.config.projections::<T>(rng);
         match self.config.attention {
             Kind::Causal if self.is_fused() => Arc::new(CausalSelfAttention::new(self.config, rng)),
-            Kind::Causal | Kind::GroupedQuery | Kind::MultiQuery => self.layer(
-                p(rng),
-                Caching::Rolling,
-                |p, x, spec, cx| p.attend(x, spec, &mut cx.past, cx.pass),
-                rng,
-            ),
+            Kind::Causal | Kind::GroupedQuery | Kind::MultiQuery => self.cached(p(rng), rng),
             Kind::MultiHead => {
                 let bias = self.config.bias;
                 let of = MultiHeadConfig { bias, dropout, ..MultiHeadConfig::new(width, heads) };
@@ -113,9 +109,9 @@ impl Builder<'_> {
                     random: 1,
                     seed: self.layer as u64,
                 };
-                // The mask of the whole context, so that it does not depend on the length so far.
+                // A layer with the mask of the whole context, which does not depend on the length so far.
                 let mask = layout.mask(heads, context);
-                self.cached_whole(Masked { projections: p(rng), mask }, rng)
+                self.cached_whole(SparseTransformerAttention { projections: p(rng), mask }, rng)
             }
             Kind::ChunkedLocal => {
                 self.cached(ChunkedLocalAttention::new(p(rng), (context / 4).max(1)), rng)
@@ -136,7 +132,7 @@ impl Builder<'_> {
             }
             Kind::Softcap => self.cached(SoftcapAttention::new(p(rng), 50.0), rng),
             Kind::QkL2 => self.cached(QkL2Attention::new(p(rng), context.max(2)), rng),
-            Kind::QkRms => self.cached(QkRmsAttention::new(p(rng)), rng),
+            Kind::QkRms => self.cached(p(rng).with_qk_norm(1e-6), rng),
             Kind::Sink => self.cached(SinkAttention::new(p(rng)), rng),
             Kind::Quiet => self.cached(QuietAttention::new(p(rng)), rng),
             Kind::Streaming => {
@@ -257,40 +253,12 @@ impl Builder<'_> {
             Kind::GroupedQuery => Some("GroupedQueryAttention"),
             Kind::MultiQuery => Some("MultiQueryAttention"),
             Kind::BigBird => Some("BigBirdAttention"),
+            Kind::QkRms => Some("QkRmsAttention"),
             Kind::ValueResidual => Some("ValueResidualAttention"),
             _ => None,
         };
         let scores = Scores { window, bias };
         Arc::new(Variant { inner, run, caching, scores, dropout, type_name })
-    }
-}
-
-#[track_caller]
-fn run_incremental<T: Real, A: Incremental<T>>(
-    m: &A,
-    x: &Var<T>,
-    spec: &Spec<T>,
-    cx: &mut LayerCx<'_, T>,
-) -> Var<T> {
-    m.run(x, spec, &mut cx.past, cx.pass)
-}
-
-/// Attention with a mask.
-struct Masked<T: Real> {
-    projections: Projections<T>,
-    mask: Mask,
-}
-
-impl<T: Real> Module<T> for Masked<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-    }
-}
-
-impl<T: Real> Incremental<T> for Masked<T> {
-    #[track_caller]
-    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        self.projections.attend(x, spec.clone().mask(self.mask.clone()), past, pass)
     }
 }
 

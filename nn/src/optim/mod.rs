@@ -59,22 +59,17 @@
 //! assert_eq!(optimizer.steps(), 10);
 //! ```
 
-mod adagrad;
-mod adam;
 mod hyperparameters;
-mod lion;
 mod muon;
 mod optimizer;
 mod param_states;
-mod rms_prop;
-mod sgd;
+mod rules;
 mod step_count;
 
-pub use adagrad::{Adagrad, AdagradConfig};
-pub use adam::{Adam, AdamConfig, AdamW};
-pub use lion::{Lion, LionConfig};
 pub use muon::{Muon, MuonConfig, MuonScale, orthogonalize};
 pub use optimizer::{Group, Optimizer, StepError};
 pub use param_states::{ParamState, ParamStates};
-pub use rms_prop::{RmsProp, RmsPropConfig};
-pub use sgd::{Sgd, SgdConfig};
+pub use rules::{
+    Adagrad, AdagradConfig, Adam, AdamConfig, AdamW, Lion, LionConfig, RmsProp, RmsPropConfig, Sgd,
+    SgdConfig,
+};

@@ -1,9 +1,9 @@
 //! Muon: momentum, orthogonalised by Newton-Schulz iterations.
 
-use super::adam::{AdamConfig, AdamW};
 use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
 use super::optimizer::{Group, Optimizer, StepError};
 use super::param_states::ParamStates;
+use super::rules::{AdamConfig, AdamW};
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::param::Param;

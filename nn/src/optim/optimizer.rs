@@ -1,6 +1,5 @@
 //! The interface of optimisers, parameter groups, and errors of a step.
 
-use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::param::Param;
 use crate::state::{LoadError, StateDict};
@@ -109,22 +108,6 @@ impl<T: Real> Group<T> {
     }
 }
 
-/// Rejects groups with betas, for an optimiser that has none.
-pub(super) fn no_betas<T: Real>(optimizer: &str, groups: &[Group<T>]) -> Result<(), ConfigError> {
-    match groups.iter().any(|group| group.betas.is_some()) {
-        true => Err(ConfigError(format!("{optimizer} has no betas, but a group sets them"))),
-        false => Ok(()),
-    }
-}
-
-/// Rejects groups with an eps, for an optimiser that has none.
-pub(super) fn no_eps<T: Real>(optimizer: &str, groups: &[Group<T>]) -> Result<(), ConfigError> {
-    match groups.iter().any(|group| group.eps.is_some()) {
-        true => Err(ConfigError(format!("{optimizer} has no eps, but a group sets it"))),
-        false => Ok(()),
-    }
-}
-
 /// The reason why a step was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepError {
@@ -164,39 +147,3 @@ impl fmt::Display for StepError {
 }
 
 impl std::error::Error for StepError {}
-
-/// The methods of [`Optimizer`] that are the same for optimisers with the fields `config` (with a
-/// learning rate) and `states`.
-macro_rules! common_methods {
-    ($type:ty) => {
-        fn check(&self, grads: &Gradients<$type>) -> Result<(), StepError> {
-            self.states.check(grads)
-        }
-
-        fn lr(&self) -> f64 {
-            self.config.lr
-        }
-
-        #[track_caller]
-        fn set_lr(&mut self, lr: f64) {
-            self.config.lr = checked_lr(lr);
-        }
-
-        fn steps(&self) -> u64 {
-            self.states.steps()
-        }
-
-        fn state_dict(&self) -> StateDict<$type> {
-            self.states.state_dict()
-        }
-
-        fn load_state_dict(
-            &mut self,
-            steps: u64,
-            dict: &StateDict<$type>,
-        ) -> Result<(), LoadError> {
-            self.states.load_state_dict(steps, dict)
-        }
-    };
-}
-pub(super) use common_methods;

@@ -219,16 +219,6 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     }
 
     /// The parameters with their state, in the order of the groups.
-    ///
-    /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Group, ParamStates};
-    /// # use retrograd_tensor::random::Rng;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let states = ParamStates::new(["m"], Group::by_rank(&layer, 0.1)).unwrap();
-    /// let decays: Vec<_> = states.iter().map(|slot| (slot.name.as_str(), slot.weight_decay)).collect();
-    /// assert_eq!(decays, [("weight", 0.1), ("bias", 0.0)]);
-    /// ```
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &ParamState<T, N>> {
         self.slots.iter()
     }

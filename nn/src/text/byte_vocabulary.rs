@@ -41,11 +41,6 @@ impl ByteVocabulary {
     }
 
     /// The tokens of a text, of one byte each.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::ByteVocabulary;
-    /// assert_eq!(ByteVocabulary::new().encode("語").tokens, [232, 170, 158]);
-    /// ```
     pub fn encode(&self, text: &str) -> Encoding {
         Encoding { tokens: text.bytes().map(i64::from).collect(), bytes: vec![1; text.len()] }
     }

@@ -43,11 +43,6 @@ impl CharVocabulary {
     }
 
     /// The characters, in the order of their tokens.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::CharVocabulary;
-    /// assert_eq!(CharVocabulary::of(["banana"]).chars(), ['a', 'b', 'n']);
-    /// ```
     pub fn chars(&self) -> &[char] {
         &self.chars
     }

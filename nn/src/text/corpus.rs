@@ -84,12 +84,6 @@ impl Corpus {
     /// The part of the bytes of the held-out targets that do not come back from the tokens: those of words
     /// that the tokenizer changes or drops, such as unknown ones, or capitals made small. The model does not
     /// predict them, so [bits per byte](super::TextMetrics::bits_per_byte) mean something only if it is 0.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
-    /// let corpus = Corpus::new(&Documents::of("Any Text"), 0.5, &Tokenizer::bytes()).unwrap();
-    /// assert_eq!(corpus.lost_share(), 0.0);
-    /// ```
     pub fn lost_share(&self) -> f64 {
         let bytes: u64 = self.held_out.bytes.iter().skip(1).map(|&n| u64::from(n)).sum();
         self.lost as f64 / bytes.max(1) as f64

@@ -58,11 +58,6 @@ impl Tokenizer {
     }
 
     /// A token for each of the 256 bytes.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Tokenizer;
-    /// assert_eq!(Tokenizer::bytes().encode("né").unwrap(), [110, 195, 169]);
-    /// ```
     pub fn bytes() -> Tokenizer {
         Tokenizer::Byte(ByteVocabulary::new())
     }
@@ -115,11 +110,6 @@ impl Tokenizer {
 
     /// The tokenizer with a token that separates documents. One of Hugging Face's is returned as it is:
     /// its vocabulary is fixed.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Tokenizer;
-    /// assert_eq!(Tokenizer::chars(["abc"]).with_separator().separator(), Some(3));
-    /// ```
     pub fn with_separator(self) -> Tokenizer {
         match self {
             Tokenizer::Char(vocabulary) => Tokenizer::Char(vocabulary.with_separator()),
@@ -164,12 +154,6 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If characters are not in the vocabulary, which only the one of characters can lack.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Tokenizer;
-    /// assert_eq!(Tokenizer::chars(["abc"]).encode("cab").unwrap(), [2, 0, 1]);
-    /// assert!(Tokenizer::chars(["abc"]).encode("d").is_err());
-    /// ```
     pub fn encode(&self, text: &str) -> Result<Vec<i64>, TextError> {
         Ok(self.encode_with_bytes(text)?.tokens)
     }

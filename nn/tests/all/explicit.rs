@@ -183,8 +183,8 @@ fn rotary_positions_of_tables_are_those_of_the_tables() {
         let q = leaf(&[2, 2, 5, 6], 2);
         assert_eq!(given.rotate_at(&q, &at).shape(), q.shape());
         let x = leaf(&[1, 4, 12], 3);
-        let run = |rope| RopeAttention::<f64>::new(p.clone(), rope);
-        let run = |rope| run(rope).forward(&x, &Spec::new().causal(), &mut eval());
+        let run = |rope| p.clone().with_rope(rope);
+        let run = |rope| run(rope).forward(&x, Spec::new().causal(), &mut eval());
         close("module", 1e-13, run(given).value(), run(scaled).value());
     }
     assert_panics_here("position 12, and tables for positions below 12", || given.rotate(&x, 8));

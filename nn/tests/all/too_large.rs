@@ -86,5 +86,4 @@ fn attention_larger_than_memory_panics() {
     panics_here(no_memory, || LuongLocation::<f32>::new(n, n, r));
     panics_here("randn: no memory for ", || LearnedPositions::<f32>::new(n, n, r));
     panics_here("", || MultiHeadAttention::<f32>::new(&MultiHeadConfig::new(n, 1), r));
-    panics_here("", || GroupedQueryAttention::<f32>::new(n, 2, 1, r));
 }

@@ -102,17 +102,6 @@ pub fn attend_with_lse<T: Real>(
 ///
 /// # Panics
 /// If the heads do not divide the last axis, or the shapes do not match the parts of the spec.
-///
-/// ```
-/// # use retrograd_autograd::Var;
-/// # use retrograd_nn::attention::{Spec, attend_packed};
-/// # use retrograd_tensor::Tensor;
-/// # use retrograd_tensor::random::Rng;
-/// let mut rng = Rng::new(1);
-/// let qkv = Var::constant(Tensor::<f64>::randn([1, 5, 3 * 8], &mut rng)); // 2 heads of width 4
-/// let y = attend_packed(&qkv, 2, 2, &Spec::new().causal());
-/// assert_eq!(*y.shape(), [1, 2, 5, 4]);
-/// ```
 #[track_caller]
 #[inline(never)]
 pub fn attend_packed<T: Real>(

@@ -29,22 +29,12 @@ impl<T: Real> Default for Capture<T> {
 
 impl<T: Real> Capture<T> {
     /// An empty list.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Capture;
-    /// assert!(Capture::<f32>::new().take().is_empty());
-    /// ```
     pub fn new() -> Self {
         Capture::default()
     }
 
     /// Removes and returns the weights so far, in the order of the calls: each with the leading axes of
     /// the queries, then queries and keys.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Capture;
-    /// assert_eq!(Capture::<f32>::new().take().len(), 0);
-    /// ```
     pub fn take(&self) -> Vec<Tensor<T>> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -226,19 +226,6 @@ impl<T: Real> Spec<T> {
     ///
     /// # Panics
     /// If `c` is not above 0 as a number of this type.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let y = attend(&q, &k, &v, &Spec::new().softcap(1e9));
-    /// let plain = attend(&q, &k, &v, &Spec::new());
-    /// assert!((y - plain).value().abs().max(..).item() < 1e-9); // far above the scores
-    /// ```
     #[track_caller]
     pub fn softcap(mut self, c: f64) -> Self {
         let as_number = T::from_f64(c);
@@ -369,18 +356,6 @@ impl<T: Real> Spec<T> {
     }
 
     /// Sets the attention sink.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, Sink, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let y = attend(&q, &k, &v, &Spec::new().sink(Sink::Zero));
-    /// assert_eq!(*y.shape(), [5, 4]); // weights sum to less than 1
-    /// ```
     pub fn sink(mut self, sink: Sink<T>) -> Self {
         self.sink = sink;
         self
@@ -472,13 +447,6 @@ impl<T: Real> Spec<T> {
     }
 
     /// Appends the attention weights of the call to `capture`. The composed path is then used.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::{Capture, Spec};
-    /// let capture = Capture::<f32>::new();
-    /// let spec = Spec::new().capture(&capture);
-    /// assert!(spec.needs_composed().is_some());
-    /// ```
     pub fn capture(mut self, capture: &Capture<T>) -> Self {
         self.capture = Some(capture.clone());
         self

@@ -15,13 +15,12 @@ use std::ops::Range;
 ///
 /// ```
 /// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::{Projections, HeadSizes, KvCache, Rope, RopeAttention};
-/// use retrograd_nn::attention::{Incremental, Spec};
+/// use retrograd_nn::attention::{HeadSizes, Incremental, KvCache, Projections, Rope, Spec};
 /// use retrograd_tensor::{Tensor, random::Rng};
 ///
 /// let mut rng = Rng::new(1);
-/// let projections = Projections::new(HeadSizes::new(16, 2), &mut rng);
-/// let attention = RopeAttention::<f32>::new(projections, Rope::new(8));
+/// let projections = Projections::<f32>::new(HeadSizes::new(16, 2), &mut rng);
+/// let attention = projections.with_rope(Rope::new(8));
 /// let x = Var::constant(Tensor::randn([1, 6, 16], &mut rng));
 /// let (mut cache, spec) = (KvCache::new(6), Spec::new().causal());
 /// let prompt = attention.forward_cached(&x.narrow(1, 0, 5), &spec, &mut cache);
@@ -46,15 +45,6 @@ enum Limit {
 
 impl<T: Real> KvCache<T> {
     /// A cache for at most `capacity` tokens.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::KvCache;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
-    /// let mut cache = KvCache::new(8);
-    /// cache.append(&x, &x);
-    /// assert_eq!((cache.len(), cache.remaining()), (3, Some(5)));
-    /// ```
     pub fn new(capacity: usize) -> Self {
         KvCache::with(Limit::Capacity(capacity))
     }
@@ -180,16 +170,6 @@ impl<T: Real> KvCache<T> {
     ///
     /// # Panics
     /// If they exceed the capacity, or their other axes differ from those of earlier tokens.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::KvCache;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
-    /// let mut cache = KvCache::new(8);
-    /// cache.append(&x, &x);
-    /// let (k, _) = cache.append(&x, &x);
-    /// assert_eq!(*k.shape(), [1, 2, 6, 4]); // all keys so far
-    /// ```
     #[track_caller]
     pub fn append(&mut self, k: &Tensor<T>, v: &Tensor<T>) -> (Tensor<T>, Tensor<T>) {
         let new = k.size(-2);

@@ -2,7 +2,6 @@
 //! them.
 
 use crate::attention::engine::{Attended, Spec, attend, attend_all};
-use crate::attention::parts::incremental::Past;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
@@ -82,13 +81,6 @@ impl<T: Real> SplitHeads<T> {
     }
 
     /// The outputs of all heads, joined: `[.., Lq, heads·Dv]`.
-    /// The same with the keys and values of earlier tokens.
-    #[track_caller]
-    pub fn after(self, past: &mut Past<'_, T>) -> Self {
-        let (k, v) = past.extend(&self.k, &self.v);
-        SplitHeads { k, v, ..self }
-    }
-
     #[track_caller]
     pub fn attend(&self, spec: &Spec<T>) -> Var<T> {
         join_heads(&attend(&self.q, &self.k, &self.v, spec))

@@ -15,13 +15,17 @@ pub trait Incremental<T: Real = f32>: Module<T> {
     /// The output for `x` `[.., L, width]`, which follows the tokens in `past`.
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T>;
 
-    /// The output for a whole sequence, `[.., L, width]` to `[.., L, width]`.
+    /// The output for a whole sequence, `[.., L, width]` to `[.., L, width]`, under a
+    /// [`Mask`](crate::attention::Mask) or by a whole [`Spec`].
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or the spec does not match the sizes.
     #[track_caller]
-    fn forward(&self, x: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
-        Call::start(self).end(self.run(x, spec, &mut Past::none(), pass))
+    fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T>
+    where
+        Self: Sized,
+    {
+        Call::start(self).end(self.run(x, &spec.into(), &mut Past::none(), pass))
     }
 
     /// The output for the next tokens `x` of a sequence. The cache contains the keys and values of

@@ -1,7 +1,7 @@
 //! The projections of multi-head self-attention.
 
 use super::heads::{check_heads_divide, join_heads, split_heads};
-use super::incremental::Past;
+use super::incremental::{Incremental, Past};
 use super::rope::{Pairing, Rope};
 use crate::attention::engine::{Spec, attend};
 use crate::dropout::Dropout;
@@ -38,12 +38,6 @@ impl HeadSizes {
     ///
     /// # Panics
     /// If `heads` does not divide `width`.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::HeadSizes;
-    /// let sizes = HeadSizes::new(8, 2);
-    /// assert_eq!((sizes.head_width, sizes.key_heads), (4, 2));
-    /// ```
     #[track_caller]
     pub fn new(width: usize, heads: usize) -> Self {
         check_heads_divide("attention", width, heads).or_panic();
@@ -71,23 +65,36 @@ impl HeadSizes {
     }
 }
 
-/// The projections to queries, keys, values and outputs, which most variants share.
+/// The projections to queries, keys, values and outputs, which most variants share; alone, they
+/// are multi-head, grouped-query or multi-query self-attention, with rotary positions as in Llama.
 ///
 /// ```text
 /// q = x · W_qᵀ   [.., L, H·D]      k = x · W_kᵀ, v = x · W_vᵀ   [.., L, Hk·D]
-/// q, k rotated by their positions, if there are rotary positions
+/// o_h = dropout(softmax(R q_h · (R k_g)ᵀ / √D, masked)) · v_g     g = ⌊h · Hk / H⌋
 /// y = [o_0 .. o_H-1] · W_oᵀ
 /// ```
 ///
-/// Input and output are `[L, width]` or `[B, L, width]`. Masked tokens must be finite if these
-/// parameters are trained (see [`attend`]).
+/// with `R` the rotation of each position, if there are rotary positions ([`Rope`]). Input and
+/// output are `[L, width]` or `[B, L, width]`; the work of attention is `O(L² · H D)`. Each `H / Hk`
+/// adjacent query heads share a key and value head, so keys, values and a cache of them are `H / Hk`
+/// times smaller. Masked tokens must be finite if these parameters are trained (see [`attend`]).
+///
+/// With `Hk = H` it is multi-head self-attention
+/// ([`MultiHeadAttention::grouped`](crate::attention::MultiHeadAttention::grouped) converts one);
+/// with `Hk = 1` multi-query attention (Shazeer 2019, arXiv 1911.02150); with `Hk` in between
+/// grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245). Rotary positions: Su et al. 2021
+/// (arXiv 2104.09864); Touvron et al. 2023 (2302.13971).
+///
+/// In x-transformers, query head `h` uses key head `h mod Hk`. To convert such weights, move query
+/// head `h`, which is `D` rows of `q_proj` and `D` columns of `o_proj`, to index
+/// `(h mod Hk) · H / Hk + ⌊h / Hk⌋`.
 ///
 /// Parameters, named as in Llama: `q_proj` `[H·D, width]`, `k_proj` and `v_proj` `[Hk·D, width]`,
 /// `o_proj` `[width, H·D]`, without biases unless the fields are set.
 ///
 /// ```
 /// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::{HeadSizes, Mask, PrefixLmAttention, Projections, Rope};
+/// use retrograd_nn::attention::{HeadSizes, Incremental, Mask, Projections, Rope};
 /// use retrograd_nn::{Dropout, Pass};
 /// use retrograd_tensor::{Tensor, random::Rng};
 ///
@@ -95,9 +102,8 @@ impl HeadSizes {
 /// let sizes = HeadSizes::new(16, 4).key_heads(2);
 /// let mut projections = Projections::<f32>::new(sizes, &mut rng).with_rope(Rope::new(4));
 /// projections.dropout = Dropout::new(0.1);
-/// let attention = PrefixLmAttention::new(projections);
 /// let x = Var::constant(Tensor::randn([6, 16], &mut rng));
-/// let y = attention.forward(&x, &[3], Mask::full(), &mut Pass::train(1));
+/// let y = projections.forward(&x, Mask::causal(), &mut Pass::train(1));
 /// assert_eq!(*y.shape(), [6, 16]);
 /// ```
 #[derive(Clone, Debug)]
@@ -129,16 +135,17 @@ impl<T: Real> Projections<T> {
     #[track_caller]
     pub fn new(sizes: HeadSizes, rng: &mut Rng) -> Self {
         let HeadSizes { width, heads, key_heads, head_width } = sizes;
-        Projections {
-            q_proj: Linear::without_bias(width, heads * head_width, rng),
-            k_proj: Linear::without_bias(width, key_heads * head_width, rng),
-            v_proj: Linear::without_bias(width, key_heads * head_width, rng),
-            o_proj: Linear::without_bias(heads * head_width, width, rng),
-            dropout: Dropout::new(0.0),
-            sizes,
-            qk_norm: None,
-            rope: None,
-        }
+        let shared = key_heads * head_width;
+        let q_proj = Linear::without_bias(width, heads * head_width, rng);
+        let [k_proj, v_proj] = [(); 2].map(|()| Linear::without_bias(width, shared, rng));
+        let o_proj = Linear::without_bias(heads * head_width, width, rng);
+        Projections::of([q_proj, k_proj, v_proj, o_proj], sizes)
+    }
+
+    /// These projections to queries, keys, values and outputs.
+    pub(crate) fn of([q_proj, k_proj, v_proj, o_proj]: [Linear<T>; 4], sizes: HeadSizes) -> Self {
+        let (dropout, qk_norm, rope) = (Dropout::new(0.0), None, None);
+        Projections { q_proj, k_proj, v_proj, o_proj, dropout, sizes, qk_norm, rope }
     }
 
     /// Sets rotary positions.
@@ -160,8 +167,9 @@ impl<T: Real> Projections<T> {
     }
 
     /// Adds RMS norms of queries and keys per head, before rotary positions, so that scores do not grow
-    /// with the weights. Parameters: `q_norm.weight` and `k_norm.weight`, `[D]`. Henry et al. 2020
-    /// (arXiv 2010.04245); in this form Dehghani et al. 2023 (arXiv 2302.05442).
+    /// with the weights: `softmax(norm(q) · norm(k)ᵀ / √D) · v`, as in Qwen 3 and Gemma 3. All heads
+    /// share the weights `q_norm.weight` and `k_norm.weight`, `[D]`, 1 initially. Henry et al. 2020
+    /// (arXiv 2010.04245); Dehghani et al. 2023 (arXiv 2302.05442; with layer norm).
     ///
     /// ```
     /// # use retrograd_nn::Module;
@@ -252,18 +260,6 @@ impl<T: Real> Projections<T> {
     }
 
     /// Queries `[.., H, L, D]`, normalised if there is QK-norm, before positions.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Projections, HeadSizes};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
-    /// let x = Var::constant(Tensor::<f32>::randn([1, 3, 8], &mut rng));
-    /// assert_eq!(*p.queries(&x, &mut Pass::eval()).shape(), [1, 2, 3, 4]);
-    /// ```
     #[track_caller]
     pub fn queries(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         let q = self.project(&self.q_proj, self.sizes.heads, x, pass);
@@ -284,19 +280,6 @@ impl<T: Real> Projections<T> {
     }
 
     /// Queries or keys at positions `start..`, rotated if there are rotary positions.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Projections, HeadSizes};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// let mut rng = Rng::new(1);
-    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
-    /// let x = Var::constant(Tensor::<f32>::randn([1, 3, 8], &mut rng));
-    /// let q = p.queries(&x, &mut Pass::eval());
-    /// assert_eq!(p.rotate(&q, 0).value(), q.value()); // no rotary positions
-    /// ```
     #[track_caller]
     pub fn rotate(&self, x: &Var<T>, start: usize) -> Var<T> {
         self.rope.as_ref().map_or_else(|| x.clone(), |rope| rope.rotate(x, start))
@@ -331,19 +314,6 @@ impl<T: Real> Projections<T> {
     ///
     /// # Panics
     /// If the shapes do not match, or both the spec and the projections have dropout.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Mask, Past, Projections};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let y = projections.attend(&x, Mask::causal(), &mut Past::none(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn attend(
         &self,
@@ -354,6 +324,13 @@ impl<T: Real> Projections<T> {
     ) -> Var<T> {
         let [q, k, v] = self.qkv(x, past, pass);
         self.project_out(&attend(&q, &k, &v, &self.with_dropout(spec, pass)), pass)
+    }
+}
+
+impl<T: Real> Incremental<T> for Projections<T> {
+    #[track_caller]
+    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        self.attend(x, spec, past, pass)
     }
 }
 

@@ -194,7 +194,7 @@ impl Yarn {
     }
 }
 
-/// Rotary positions; the formula is in [`RopeAttention`](crate::attention::RopeAttention).
+/// Rotary positions, of [`Projections`](crate::attention::Projections).
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -336,16 +336,6 @@ impl Rope {
     }
 
     /// Sets the pairing.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Rope, Pairing};
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f64, 2.0, 3.0, 4.0]]));
-    /// let half = Rope::new(4).rotate(&x, 1);
-    /// let interleaved = Rope::new(4).pairing(Pairing::Interleaved).rotate(&x, 1);
-    /// assert_ne!(half.value(), interleaved.value());
-    /// ```
     pub fn pairing(self, pairing: Pairing) -> Self {
         Rope { pairing, ..self }
     }
@@ -398,11 +388,6 @@ impl Rope {
     ///
     /// # Panics
     /// If the rotary positions are given by tables.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Rope;
-    /// assert_eq!(Rope::new(4).frequencies(), [1.0, 0.01]); // base 10000
-    /// ```
     #[track_caller]
     pub fn frequencies(&self) -> Vec<f64> {
         self.reject_tables("frequencies");
@@ -449,15 +434,6 @@ impl Rope {
     ///
     /// # Panics
     /// If `D` is smaller than the rotary width.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::Rope;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([[1.0f64, 0.0]]));
-    /// let y = Rope::new(2).rotate(&x, 3); // position 3, frequency 1
-    /// assert!((y.value().at(&[0, 0]) - 3f64.cos()).abs() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn rotate<T: Real>(&self, x: &Var<T>, start: usize) -> Var<T> {
         let positions = Tensor::from_fn([x.size(-2)], |i| (start + i[0]) as i64);

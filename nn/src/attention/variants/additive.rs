@@ -27,20 +27,6 @@ use retrograd_tensor::random::Rng;
 ///
 /// Parameters: `query.weight` (W) `[a, d_q]`, `key.weight` (U) `[a, d_k]`, `key.bias` (b)
 /// `[a]`, `v` `[a]`. Bahdanau, Cho, Bengio 2014 (arXiv 1409.0473).
-///
-/// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::{Pass, attention::{AdditiveAttention, Mask}};
-/// use retrograd_tensor::{Tensor, random::Rng};
-///
-/// let mut rng = Rng::new(1);
-/// let attention = AdditiveAttention::<f32>::new(3, 4, 8, &mut rng);
-/// let decoder = Var::constant(Tensor::randn([2, 5, 3], &mut rng));
-/// let encoder = Var::constant(Tensor::randn([2, 7, 4], &mut rng));
-/// let seen = Mask::lengths(&[7, 2]);
-/// let context = attention.forward(&decoder, &encoder, &encoder, seen, &mut Pass::eval());
-/// assert_eq!(*context.shape(), [2, 5, 4]);
-/// ```
 #[derive(Clone, Debug)]
 pub struct AdditiveAttention<T: Real = f32> {
     /// `W`

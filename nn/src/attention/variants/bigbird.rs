@@ -98,21 +98,6 @@ pub struct BigBirdAttention<T: Real = f32> {
 
 impl<T: Real> BigBirdAttention<T> {
     /// A layer with this layout.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{BigBirdAttention, BigBirdLayout, HeadSizes, Projections, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let layout = BigBirdLayout { block: 2, neighbours: 0, global: 1, random: 0, seed: 1 };
-    /// let attention = BigBirdAttention::new(projections, layout);
-    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     pub fn new(projections: Projections<T>, layout: BigBirdLayout) -> Self {
         BigBirdAttention { projections, layout }
     }

@@ -1,6 +1,5 @@
 //! Cross-attention: queries from one sequence, keys and values from another.
 
-use super::multi_head::{MultiHeadAttention, MultiHeadConfig};
 use crate::attention::engine::Spec;
 use crate::attention::parts::heads::SplitHeads;
 use crate::dropout::Dropout;
@@ -11,7 +10,8 @@ use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
 
-/// Cross-attention with a single head.
+/// Cross-attention with a single head; with several, it is
+/// [`MultiHeadAttention`](crate::attention::MultiHeadAttention).
 ///
 /// ```text
 /// q = x₁ · W_queryᵀ     k = x₂ · W_keyᵀ     v = x₂ · W_valueᵀ     (+ biases)
@@ -133,95 +133,5 @@ impl<T: Real> Module<T> for CrossAttention<T> {
         v.module("W_query", &self.query);
         v.module("W_key", &self.key);
         v.module("W_value", &self.value);
-    }
-}
-
-/// Multi-head cross-attention: a [`MultiHeadAttention`] whose keys and values come from one
-/// sequence, of any width.
-///
-/// `x₁` `[.., Lq, width]` and `x₂` `[.., Lk, d₂]` give `[.., Lq, width]`. Parameters, cost and
-/// names are those of [`MultiHeadAttention`] with `key_width = value_width = d₂`; with `x₁ = x₂` it
-/// is multi-head self-attention. Vaswani et al. 2017 (arXiv 1706.03762), from a decoder to an
-/// encoder.
-///
-/// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::{Pass, attention::{Mask, MultiHeadCrossAttention}};
-/// use retrograd_tensor::{Tensor, random::Rng};
-///
-/// let mut rng = Rng::new(1);
-/// let attention = MultiHeadCrossAttention::<f32>::new(8, 6, 2, &mut rng);
-/// let decoder = Var::constant(Tensor::randn([2, 3, 8], &mut rng));
-/// let encoder = Var::constant(Tensor::randn([2, 5, 6], &mut rng));
-/// let padding = Mask::lengths(&[5, 4]); // the second sentence has four words
-/// let y = attention.forward(&decoder, &encoder, padding, &mut Pass::eval());
-/// assert_eq!(*y.shape(), [2, 3, 8]);
-/// ```
-#[derive(Clone, Debug)]
-pub struct MultiHeadCrossAttention<T: Real = f32> {
-    /// The attention that computes it.
-    pub attention: MultiHeadAttention<T>,
-}
-
-impl<T: Real> MultiHeadCrossAttention<T> {
-    /// A layer for queries of `width` and a sequence of width `d_other`.
-    ///
-    /// # Panics
-    /// If `heads` does not divide `width`.
-    #[track_caller]
-    pub fn new(width: usize, d_other: usize, heads: usize, rng: &mut Rng) -> Self {
-        let config = MultiHeadConfig {
-            key_width: d_other,
-            value_width: d_other,
-            ..MultiHeadConfig::new(width, heads)
-        };
-        MultiHeadCrossAttention { attention: MultiHeadAttention::new(&config, rng) }
-    }
-
-    /// The attention from `x` to `other`, under a [`Mask`](crate::attention::Mask) or with a whole
-    /// [`Spec`].
-    ///
-    /// # Panics
-    /// If widths, batches or the mask do not match.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Mask, MultiHeadCrossAttention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = MultiHeadCrossAttention::<f64>::new(8, 8, 2, &mut rng);
-    /// let y = attention.forward(&x, &x.narrow(1, 0, 2), Mask::lengths(&[1]), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
-    #[track_caller]
-    pub fn forward(
-        &self,
-        x: &Var<T>,
-        other: &Var<T>,
-        spec: impl Into<Spec<T>>,
-        pass: &mut Pass,
-    ) -> Var<T> {
-        Call::start(self).end(self.attention.forward(x, other, other, spec, pass))
-    }
-
-    /// The output and the weights `[.., heads, Lq, Lk]`, before dropout.
-    #[track_caller]
-    pub fn forward_with_weights(
-        &self,
-        x: &Var<T>,
-        other: &Var<T>,
-        spec: impl Into<Spec<T>>,
-        pass: &mut Pass,
-    ) -> (Var<T>, Var<T>) {
-        self.attention.forward_with_weights(x, other, other, spec, pass)
-    }
-}
-
-impl<T: Real> Module<T> for MultiHeadCrossAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.attention.visit(v);
     }
 }

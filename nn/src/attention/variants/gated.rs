@@ -29,20 +29,6 @@ pub struct GatedAttention<T: Real = f32> {
 
 impl<T: Real> GatedAttention<T> {
     /// A layer with a random gate.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{GatedAttention, HeadSizes, Projections, Spec, Incremental};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = GatedAttention::new(projections, &mut rng);
-    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, rng: &mut Rng) -> Self {
         let sizes = projections.sizes();
@@ -84,20 +70,6 @@ pub struct HeadScaleAttention<T: Real = f32> {
 
 impl<T: Real> HeadScaleAttention<T> {
     /// A layer with scales of 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadScaleAttention, HeadSizes, Projections, Spec, Incremental};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = HeadScaleAttention::new(projections);
-    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         let head_scale = Param::new(Tensor::ones([projections.sizes().heads]));
@@ -144,7 +116,7 @@ impl<T: Real> ValueResidualAttention<T> {
     }
 
     /// The output for `x` and the values `[.., Hk, L, D]` of the first layer, from
-    /// [`first_values`].
+    /// [`Projections::values`].
     ///
     /// # Panics
     /// If the values have other heads, lengths or widths.
@@ -152,13 +124,13 @@ impl<T: Real> ValueResidualAttention<T> {
     /// ```
     /// # use retrograd_autograd::Var;
     /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Projections, Spec, ValueResidualAttention, first_values};
+    /// # use retrograd_nn::attention::{HeadSizes, Projections, Spec, ValueResidualAttention};
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let mut rng = Rng::new(1);
     /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
     /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let first = first_values(&projections, &x, &mut Pass::eval());
+    /// let first = projections.values(&x, &mut Pass::eval());
     /// let attention = ValueResidualAttention::new(projections);
     /// let y = attention.forward(&x, &first, &Spec::new().causal(), &mut Pass::eval());
     /// assert_eq!(*y.shape(), [1, 4, 8]);
@@ -191,14 +163,8 @@ impl<T: Real> ValueResidualAttention<T> {
         let mix = self.mix.to_var();
         let v = v.mul(&mix.narrow(0, 0, 1)) + first.mul(&mix.narrow(0, 1, 1));
         let (k, v) = past.extend(&k, &v);
-        self.projections.project_out(&attend(&q, &k, &v, &spec), pass)
+        p.project_out(&attend(&q, &k, &v, &spec), pass)
     }
-}
-
-/// The values `[.., Hk, L, D]` of these projections for `x`, as input of later layers.
-#[track_caller]
-pub fn first_values<T: Real>(projections: &Projections<T>, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-    projections.values(x, pass)
 }
 
 impl<T: Real> Module<T> for ValueResidualAttention<T> {

@@ -145,21 +145,6 @@ impl<T: Real> LinearState<T> {
     }
 
     /// The output of the next token, whose key and value are added to the state first.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{LinearForm, LinearState, Reach, linear_attention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let mut x = || Var::constant(Tensor::<f64>::randn([1, 1, 4, 3], &mut rng));
-    /// # let (q, k, v) = (x(), x(), x());
-    /// let mut state = LinearState::new(&k, &v);
-    /// let one = |x: &Var<f64>| x.narrow(2, 0, 1);
-    /// let y = state.step(&one(&q), &one(&k), &one(&v));
-    /// let all = linear_attention(&q, &k, &v, Reach::Causal, LinearForm::Quadratic);
-    /// assert!((y - one(&all)).value().abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn step(&mut self, q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
         self.update(k, v);

@@ -28,20 +28,6 @@ use retrograd_tensor::{Real, Tensor};
 /// Parameters: those of [`Projections`], and `q_global`, `k_global`, `v_global`, of the shapes
 /// of `q_proj`, `k_proj` and `v_proj` and equal to them initially. Beltagy, Peters, Cohan 2020
 /// (arXiv 2004.05150).
-///
-/// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::{Pass, attention::{HeadSizes, LongformerAttention, Mask, Projections}};
-/// use retrograd_tensor::{Tensor, random::Rng};
-///
-/// let mut rng = Rng::new(1);
-/// // Two heads, the second with every third key.
-/// let projections = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
-/// let attention = LongformerAttention::new(projections, &[1, 3], 2);
-/// let x = Var::constant(Tensor::randn([20, 8], &mut rng));
-/// let y = attention.forward(&x, &[0], Mask::full(), &mut Pass::eval());
-/// assert_eq!(*y.shape(), [20, 8]);
-/// ```
 #[derive(Clone, Debug)]
 pub struct LongformerAttention<T: Real = f32> {
     /// The projections of tokens that are not global, and the output projection.

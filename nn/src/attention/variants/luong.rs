@@ -44,18 +44,6 @@ pub struct LuongGeneral<T: Real = f32> {
 
 impl<T: Real> LuongGeneral<T> {
     /// A score for targets and sources of these widths.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{LuongGeneral, LuongScore};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
-    /// let score = LuongGeneral::<f64>::new(8, 8, &mut rng);
-    /// assert_eq!(*score.score(&targets, &sources).shape(), [4, 6]);
-    /// ```
     #[track_caller]
     pub fn new(target_width: usize, source_width: usize, rng: &mut Rng) -> Self {
         LuongGeneral {
@@ -90,18 +78,6 @@ pub struct LuongConcat<T: Real = f32> {
 
 impl<T: Real> LuongConcat<T> {
     /// A score for targets and sources of these widths, with `hidden` units.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{LuongConcat, LuongScore};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
-    /// let score = LuongConcat::<f64>::new(8, 8, 5, &mut rng);
-    /// assert_eq!(*score.score(&targets, &sources).shape(), [4, 6]);
-    /// ```
     #[track_caller]
     pub fn new(target_width: usize, source_width: usize, hidden: usize, rng: &mut Rng) -> Self {
         LuongConcat {
@@ -140,18 +116,6 @@ pub struct LuongLocation<T: Real = f32> {
 
 impl<T: Real> LuongLocation<T> {
     /// A score for targets of this width and sources of up to `longest` positions.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{LuongLocation, LuongScore};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
-    /// let score = LuongLocation::<f64>::new(8, 10, &mut rng); // up to 10 sources
-    /// assert_eq!(*score.score(&targets, &sources).shape(), [4, 6]);
-    /// ```
     #[track_caller]
     pub fn new(target_width: usize, longest: usize, rng: &mut Rng) -> Self {
         LuongLocation { weight: Param::new(Init::TorchLinear.sample([longest, target_width], rng)) }
@@ -189,19 +153,6 @@ impl<T: Real> LuongScore<T> for LuongLocation<T> {
 /// Targets `[Lt, d_t]` or `[B, Lt, d_t]` and sources `[.., Ls, d_s]` to `[.., Lt, d_t]`; the work
 /// is `O(Lt Ls d)`. Parameters: those of `score`, and `combine` (`W_c`) `[d_t, d_s + d_t]`. Luong,
 /// Pham, Manning 2015 (arXiv 1508.04025).
-///
-/// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::{Pass, attention::{LuongAttention, LuongGeneral, Mask}};
-/// use retrograd_tensor::{Tensor, random::Rng};
-///
-/// let mut rng = Rng::new(1);
-/// let attention = LuongAttention::<f32, _>::new(LuongGeneral::new(3, 4, &mut rng), 3, 4, &mut rng);
-/// let targets = Var::constant(Tensor::randn([2, 5, 3], &mut rng));
-/// let sources = Var::constant(Tensor::randn([2, 7, 4], &mut rng));
-/// let y = attention.forward(&targets, &sources, Mask::lengths(&[7, 2]), &mut Pass::eval());
-/// assert_eq!(*y.shape(), [2, 5, 3]);
-/// ```
 #[derive(Clone, Debug)]
 pub struct LuongAttention<T: Real, S> {
     /// The score.
@@ -212,20 +163,6 @@ pub struct LuongAttention<T: Real, S> {
 
 impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
     /// A layer with a score for targets and sources of these widths.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
-    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
-    /// let y = attention.forward(&targets, &sources, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [4, 8]);
-    /// ```
     #[track_caller]
     pub fn new(score: S, target_width: usize, source_width: usize, rng: &mut Rng) -> Self {
         let combine = Linear::without_bias(source_width + target_width, target_width, rng);
@@ -297,21 +234,6 @@ pub struct LuongLocalM<T: Real, S> {
 
 impl<T: Real, S: LuongScore<T>> LuongLocalM<T, S> {
     /// A layer with windows of `2 · reach + 1` sources.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, LuongLocalM, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
-    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
-    /// let local = LuongLocalM::new(attention, 1);
-    /// let y = local.forward(&targets, &sources, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [4, 8]);
-    /// ```
     pub fn new(attention: LuongAttention<T, S>, reach: usize) -> Self {
         LuongLocalM { attention, reach }
     }
@@ -376,21 +298,6 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
     ///
     /// # Panics
     /// If the reach is 0, for which σ would be 0.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, LuongLocalP};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
-    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
-    /// let local = LuongLocalP::new(attention, 8, 2, &mut rng);
-    /// let y = local.forward(&targets, &sources, &[6], &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [4, 8]);
-    /// ```
     #[track_caller]
     pub fn new(
         attention: LuongAttention<T, S>,

@@ -2,6 +2,7 @@
 
 use crate::attention::engine::{Sizes, Spec};
 use crate::attention::parts::heads::{SplitHeads, check_heads_divide};
+use crate::attention::parts::projections::{HeadSizes, Projections};
 use crate::dropout::Dropout;
 use crate::init::Init;
 use crate::linear::Linear;
@@ -88,8 +89,8 @@ pub enum InProjection<T: Real = f32> {
 /// With one head, no biases and `W_out` the identity it is
 /// [`SelfAttention`](crate::attention::SelfAttention); as a list of separate heads it is
 /// [`MultiHeadWrapper`](crate::attention::MultiHeadWrapper); with heads that share keys and values,
-/// [`GroupedQueryAttention`](crate::attention::GroupedQueryAttention). Vaswani et al. 2017 (arXiv
-/// 1706.03762).
+/// [`Projections`]. With `key` and `value` of another sequence (and `key_width` and `value_width` its
+/// width) it is cross-attention. Vaswani et al. 2017 (arXiv 1706.03762).
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -160,8 +161,71 @@ impl<T: Real> MultiHeadAttention<T> {
         &self.config
     }
 
+    /// Converts it to grouped-query attention, with new parameters: the projections to keys and to
+    /// values of each group are the means of those of its heads. With as many key heads as heads the
+    /// outputs are the same; with fewer, some more training recovers most of the quality
+    /// ("uptraining" in the paper of Ainslie et al. 2023, arXiv 2305.13245).
+    ///
+    /// # Panics
+    /// If `key_heads` does not divide the heads, if keys or values have another width than
+    /// queries, or if there is a `bias_kv` or `zero_attn`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Incremental, MultiHeadAttention, MultiHeadConfig, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let full = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(8, 4), &mut rng);
+    /// let same = full.grouped(4); // nothing is shared
+    /// let pass = &mut Pass::eval();
+    /// let y = same.forward(&x, Spec::new(), pass) - full.forward(&x, &x, &x, Spec::new(), pass);
+    /// assert!(y.value().abs().max(..).item() < 1e-12);
+    /// ```
+    #[track_caller]
+    pub fn grouped(&self, key_heads: usize) -> Projections<T> {
+        let MultiHeadConfig { width, heads, key_width, value_width, .. } = self.config;
+        let sizes = HeadSizes::new(width, heads).key_heads(key_heads);
+        let of = "MultiHeadAttention::grouped";
+        let valid = key_width == width && value_width == width;
+        require(valid, of, ErrorKind::Mismatch, || {
+            format!(
+                "keys of width {key_width} and values of width {value_width} for queries of {width}"
+            )
+        })
+        .or_panic();
+        require(!self.config.bias_kv && !self.config.zero_attn, of, ErrorKind::Mismatch, || {
+            "a multi-head with bias_kv or zero_attn cannot be converted".into()
+        })
+        .or_panic();
+        let (weights, biases) = (self.in_weights(), self.in_biases());
+        let pooled = |x: &Var<T>, groups: usize| {
+            // [H·D, ..] to [groups, H / groups, D, ..], averaged over the second axis.
+            let x = x.value();
+            let mut dims = vec![groups, heads / groups, width / heads];
+            dims.extend(x.shape().iter().skip(1));
+            let mean = x.reshape(dims).mean(1);
+            let mut dims = x.shape().to_vec();
+            dims[0] = width / heads * groups;
+            Param::new(mean.reshape(dims).contiguous())
+        };
+        let part = |i: usize, groups: usize| Linear {
+            weight: pooled(&weights[i], groups),
+            bias: biases.as_ref().map(|b| pooled(&b[i], groups)),
+        };
+        let copy = |p: &Param<T>| Param::new(p.value());
+        let weight = copy(&self.out_proj.weight);
+        let o_proj = Linear { weight, bias: self.out_proj.bias.as_ref().map(copy) };
+        let parts = [part(0, heads), part(1, key_heads), part(2, key_heads), o_proj];
+        let mut grouped = Projections::of(parts, sizes);
+        grouped.dropout = Dropout::new(self.config.dropout);
+        grouped
+    }
+
     /// Weights of the projections to queries, keys and values.
-    pub(crate) fn in_weights(&self) -> Vec<Var<T>> {
+    fn in_weights(&self) -> Vec<Var<T>> {
         match &self.in_proj {
             InProjection::Fused(all) => all.to_var().split(0, &[self.config.width; 3]),
             InProjection::Separate { query, key, value } => {
@@ -171,7 +235,7 @@ impl<T: Real> MultiHeadAttention<T> {
     }
 
     /// Biases of the projections to queries, keys and values.
-    pub(crate) fn in_biases(&self) -> Option<Vec<Var<T>>> {
+    fn in_biases(&self) -> Option<Vec<Var<T>>> {
         self.in_proj_bias.as_ref().map(|b| b.to_var().split(0, &[self.config.width; 3]))
     }
 
@@ -180,19 +244,6 @@ impl<T: Real> MultiHeadAttention<T> {
     ///
     /// # Panics
     /// If widths, lengths, batches or the mask do not match.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Mask, MultiHeadAttention, MultiHeadConfig};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(8, 2), &mut rng);
-    /// let y = attention.forward(&x, &x, &x, Mask::causal(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn forward(
         &self,

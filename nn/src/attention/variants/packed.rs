@@ -34,11 +34,6 @@ impl Packed {
     ///
     /// # Panics
     /// If they do not ascend from 0.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Packed;
-    /// assert_eq!(Packed::from_cu_seqlens(&[0, 2, 5]).ranges(), [0..2, 2..5]);
-    /// ```
     #[track_caller]
     pub fn from_cu_seqlens(bounds: &[usize]) -> Self {
         let valid = bounds.first() == Some(&0) && bounds.is_sorted();
@@ -77,12 +72,6 @@ impl Packed {
     }
 
     /// The document of each token, `[total]`; -1 in a shared prefix.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Packed;
-    /// let packed = Packed::new(&[2, 3]); // two documents
-    /// assert_eq!(packed.ids().to_vec(), [0, 0, 1, 1, 1]);
-    /// ```
     pub fn ids(&self) -> Tensor<i64> {
         let mut ids = vec![-1; self.total()];
         for (id, range) in self.ranges().into_iter().enumerate() {
@@ -93,12 +82,6 @@ impl Packed {
 
     /// The position of each token in its document, `[total]`, for position embeddings. The
     /// positions of a branch continue those of the prefix.
-    ///
-    /// ```
-    /// # use retrograd_nn::attention::Packed;
-    /// let packed = Packed::new(&[2, 3]); // two documents
-    /// assert_eq!(packed.positions().to_vec(), [0, 1, 0, 1, 2]);
-    /// ```
     pub fn positions(&self) -> Tensor<i64> {
         let ranges = std::iter::once((0..self.prefix, 0))
             .chain(self.ranges().into_iter().map(|r| (r, self.prefix)));

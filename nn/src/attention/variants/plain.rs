@@ -5,7 +5,7 @@ use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 
-use crate::attention::engine::{Spec, attend, attend_all};
+use crate::attention::engine::{Spec, attend};
 
 /// `softmax(x · xᵀ) · x` over the tokens of `x` `[.., L, D]`, giving `[.., L, D]`: every token
 /// becomes a mean of all tokens, weighted by similarity. There are no parameters and no scale, so
@@ -37,27 +37,6 @@ pub fn plain_self_attention<T: Real>(x: &Var<T>) -> Var<T> {
 /// [`plain_self_attention`] as a layer without parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlainSelfAttention;
-
-impl PlainSelfAttention {
-    /// The output and the weights `[.., L, L]`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::PlainSelfAttention;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let (_, weights) = PlainSelfAttention.forward_with_weights(&x, &mut Pass::eval());
-    /// assert!((weights.sum(-1).value() - 1.0).abs().max(..).item() < 1e-12);
-    /// ```
-    #[track_caller]
-    pub fn forward_with_weights<T: Real>(&self, x: &Var<T>, _: &mut Pass) -> (Var<T>, Var<T>) {
-        let all = attend_all(x, x, x, &Spec::new().scale(1.0));
-        (all.output, all.weights)
-    }
-}
 
 impl<T: Real> Module<T> for PlainSelfAttention {
     fn visit(&self, _: &mut Visitor<'_, T>) {}

@@ -4,8 +4,7 @@
 use crate::attention::engine::{Spec, attend};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Layer, Module, Visitor};
-use crate::norm::RmsNorm;
+use crate::module::{Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -19,7 +18,8 @@ use retrograd_tensor::{Real, Tensor};
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the
 /// norms are `O(L · H D)`. Parameters: those of [`Projections`], and `g` `[1]`, `log2(L² - L)` at
 /// first for the usual length `L`. If queries and keys have norm `D^(1/4)`, it is multi-head
-/// attention without norms, with `g = 1`; with `g = √D` it is [`QkRmsAttention`] with weights of 1.
+/// attention without norms, with `g = 1`; with `g = √D` it is [`Projections::with_qk_norm`] with
+/// weights of 1.
 /// Multiplying `q_proj` or `k_proj` by a positive number changes nothing. A vector of norm 0 stays
 /// 0. Henry et al. 2020 (arXiv 2010.04245).
 #[derive(Clone, Debug)]
@@ -84,67 +84,5 @@ impl<T: Real> Incremental<T> for QkL2Attention<T> {
         let k = p.rotate(&unit(&p.keys(x, pass)), past.start());
         let (k, v) = past.extend(&k, &p.values(x, pass));
         p.project_out(&attend(&q, &k, &v, &spec.scale_unless_given(1.0)), pass)
-    }
-}
-
-/// `softmax(norm(q) · norm(k)ᵀ / √D) · v` with an [`RmsNorm`] over each head, whose weight all
-/// heads share; as in Qwen 3 and Gemma 3.
-///
-/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the
-/// norms are `O(L · H D)`. Parameters: those of [`Projections`], and `q_norm.weight` and
-/// `k_norm.weight` `[D]`. With weights of 1 it is [`QkL2Attention`] with `g = √D`. To convert the
-/// pairing of rotary positions, permute the weights of the norms, too. Dehghani et al. 2023 (arXiv
-/// 2302.05442; with layer norm).
-#[derive(Clone, Debug)]
-pub struct QkRmsAttention<T: Real = f32> {
-    /// The projections.
-    pub projections: Projections<T>,
-    /// The norm of queries.
-    pub q_norm: RmsNorm<T>,
-    /// The norm of keys.
-    pub k_norm: RmsNorm<T>,
-}
-
-impl<T: Real> QkRmsAttention<T> {
-    /// A layer whose norms have weights of 1.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Projections, QkRmsAttention, Spec, Incremental};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = QkRmsAttention::new(projections);
-    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
-    #[track_caller]
-    pub fn new(projections: Projections<T>) -> Self {
-        projections.reject_qk_norm("qk-norm", "the variant has its own");
-        let width = projections.sizes().head_width;
-        QkRmsAttention { projections, q_norm: RmsNorm::new(width), k_norm: RmsNorm::new(width) }
-    }
-}
-
-impl<T: Real> Module<T> for QkRmsAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-        v.module("q_norm", &self.q_norm);
-        v.module("k_norm", &self.k_norm);
-    }
-}
-
-impl<T: Real> Incremental<T> for QkRmsAttention<T> {
-    #[track_caller]
-    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        let spec = self.projections.with_dropout(spec, pass);
-        let p = &self.projections;
-        let q = p.rotate(&self.q_norm.forward(&p.queries(x, pass), pass), past.start());
-        let k = p.rotate(&self.k_norm.forward(&p.keys(x, pass), pass), past.start());
-        let (k, v) = past.extend(&k, &p.values(x, pass));
-        p.project_out(&attend(&q, &k, &v, &spec), pass)
     }
 }

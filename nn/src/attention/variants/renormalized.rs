@@ -91,21 +91,6 @@ impl<T: Real> RenormalizedSelfAttention<T> {
     }
 
     /// The output and the weights `[.., L, L]`, renormalised, before dropout.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Mask, RenormalizedSelfAttention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = RenormalizedSelfAttention::<f64>::new(8, 6, 5, &mut rng);
-    /// let (_, weights) = attention.forward_with_weights(&x, &Mask::causal(), &mut Pass::eval());
-    /// assert_eq!(*weights.shape(), [1, 4, 4]);
-    /// let sums = weights.sum(-1);
-    /// assert!((sums.value() - 1.0).abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn forward_with_weights(
         &self,

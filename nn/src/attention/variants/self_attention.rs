@@ -70,40 +70,12 @@ impl<T: Real> SelfAttention<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not `d_in`, or the mask does not match the sizes.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Mask, SelfAttention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = SelfAttention::<f64>::new(8, 6, 5, &mut rng);
-    /// let y = attention.forward(&x, Mask::causal(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 5]);
-    /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         Call::start(self).end(self.attention.forward(x, x, spec, pass))
     }
 
     /// The output and the weights `[.., L, L]`, before dropout.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{SelfAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = SelfAttention::<f64>::new(8, 6, 5, &mut rng);
-    /// let (_, weights) = attention.forward_with_weights(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*weights.shape(), [1, 4, 4]);
-    /// let sums = weights.sum(-1);
-    /// assert!((sums.value() - 1.0).abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn forward_with_weights(
         &self,

@@ -1,12 +1,6 @@
 //! Sparse Transformer: two sparse patterns that cover all earlier positions in two steps.
 
-use crate::attention::engine::{Mask, Spec};
-use crate::attention::parts::incremental::{Incremental, Past};
-use crate::attention::parts::projections::Projections;
-use crate::module::{Call, Module, Visitor};
-use crate::pass::Pass;
-use retrograd_autograd::Var;
-use retrograd_tensor::Real;
+use crate::attention::engine::Mask;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 
 /// The keys of the two kinds of heads, all with `j <= p`.
@@ -118,75 +112,4 @@ pub enum SparseMerge {
     Layers,
     /// Every head attends to both.
     Union,
-}
-
-/// Causal self-attention to about `√L` keys for each query instead of `L`.
-///
-/// `[L, width]` or `[B, L, width]` to the same; with a stride near `√L` the work is `O(L √L width)`
-/// where masked tiles are skipped: always for the near pattern, and for the far pattern if its
-/// columns fill tiles. With a stride of at least `L`, near is causal attention (and so is the
-/// union); with a stride of 1, far is.
-///
-/// Parameters: those of [`Projections`]. Child, Gray, Radford, Sutskever 2019 (arXiv
-/// 1904.10509).
-#[derive(Clone, Debug)]
-pub struct SparseTransformerAttention<T: Real = f32> {
-    /// The projections.
-    pub projections: Projections<T>,
-    /// The mask.
-    pub mask: Mask,
-}
-
-impl<T: Real> SparseTransformerAttention<T> {
-    /// The layer with this index.
-    ///
-    /// # Panics
-    /// If the pattern has a stride of 0 or a summary above it.
-    #[track_caller]
-    pub fn new(
-        projections: Projections<T>,
-        pattern: SparsePattern,
-        merge: SparseMerge,
-        layer: usize,
-    ) -> Self {
-        let mask = pattern.mask(merge, projections.sizes().heads, layer);
-        SparseTransformerAttention { projections, mask }
-    }
-
-    /// The output for `x`; `spec` may restrict the attention further.
-    ///
-    /// # Panics
-    /// If the shapes do not match.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Projections, SparseMerge, SparsePattern, SparseTransformerAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let pattern = SparsePattern::Strided { stride: 2 };
-    /// let attention = SparseTransformerAttention::new(projections, pattern, SparseMerge::Heads, 0);
-    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
-    #[track_caller]
-    pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        Call::start(self).end(self.run(x, &spec.into(), &mut Past::none(), pass))
-    }
-}
-
-impl<T: Real> Incremental<T> for SparseTransformerAttention<T> {
-    #[track_caller]
-    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        self.projections.attend(x, spec.clone().mask(self.mask.clone()), past, pass)
-    }
-}
-
-impl<T: Real> Module<T> for SparseTransformerAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-    }
 }

@@ -7,7 +7,7 @@ use crate::dropout::Dropout;
 use crate::embedding::Embedding;
 use crate::init::Init;
 use crate::linear::Linear;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -30,7 +30,7 @@ use retrograd_tensor::random::Rng;
 ///
 /// ```
 /// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::{Spec, T5Attention};
+/// use retrograd_nn::attention::{Incremental, Spec, T5Attention};
 /// use retrograd_nn::{Module, Pass};
 /// use retrograd_tensor::{Tensor, random::Rng};
 ///
@@ -103,28 +103,6 @@ impl<T: Real> T5Attention<T> {
             buckets,
             dropout: Dropout::new(0.0),
         }
-    }
-
-    /// The output for `x`; `spec` may restrict the attention further.
-    ///
-    /// # Panics
-    /// If the shapes do not match.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Mask, T5Attention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = T5Attention::<f64>::encoder(8, 2, &mut rng);
-    /// let y = attention.forward(&x, Mask::lengths(&[3]), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
-    #[track_caller]
-    pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        Call::start(self).end(self.run(x, &spec.into(), &mut Past::none(), pass))
     }
 }
 

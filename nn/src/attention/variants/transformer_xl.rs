@@ -84,21 +84,6 @@ impl<T: Real> TransformerXlAttention<T> {
     /// # Panics
     /// If the shapes do not match, the projections have rotary positions, or the spec has an
     /// alignment.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Projections, Spec, TransformerXlAttention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = TransformerXlAttention::new(projections, &mut rng);
-    /// let memory = Var::constant(Tensor::<f64>::randn([1, 3, 8], &mut rng)); // the segment before
-    /// let y = attention.forward(&x, Some(&memory), Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 8]);
-    /// ```
     #[track_caller]
     pub fn forward(
         &self,

@@ -83,19 +83,6 @@ impl<T: Real> MultiHeadWrapper<T> {
     }
 
     /// Sets the axis of concatenation.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Concat, MultiHeadWrapper, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = MultiHeadWrapper::<f64>::new(2, 8, 4, 3, &mut rng).concat(Concat::First);
-    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [2, 4, 3]); // heads on the first axis
-    /// ```
     pub fn concat(mut self, concat: Concat) -> Self {
         self.concat = concat;
         self
@@ -112,19 +99,6 @@ impl<T: Real> MultiHeadWrapper<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not `d_in`, or the mask does not match the sizes.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Mask, MultiHeadWrapper};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = MultiHeadWrapper::<f64>::new(2, 8, 4, 3, &mut rng);
-    /// let y = attention.forward(&x, Mask::causal(), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [1, 4, 6]);
-    /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let call = Call::start(self);

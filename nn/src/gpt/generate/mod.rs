@@ -159,16 +159,6 @@ impl<T: Real> Generate<'_, T> {
     ///
     /// # Panics
     /// If the model cannot roll ([`Gpt::can_roll`]) and this is [`BeyondContext::Rolling`].
-    ///
-    /// ```
-    /// # use retrograd_nn::{BeyondContext, Gpt, GptConfig, Sampler};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// let mut rng = Rng::new(2);
-    /// let tokens = model.generate(&[1, 2], Sampler::default(), &mut rng);
-    /// assert_eq!(tokens.beyond_context(BeyondContext::Recompute).take(9).count(), 9);
-    /// ```
     #[track_caller]
     pub fn beyond_context(mut self, beyond: BeyondContext) -> Self {
         self.sequences.set_beyond(beyond);

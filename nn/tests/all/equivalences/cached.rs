@@ -9,16 +9,16 @@ use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, settings, simd};
 
 /// Compares a sequence in random chunks with a cache to the whole sequence.
-fn chunks<M: Incremental<f64>>(
+fn chunks(
     t: &mut Table,
     name: &str,
-    m: &M,
+    m: &dyn Incremental<f64>,
     spec: &Spec<f64>,
     length: usize,
     fresh: impl Fn() -> KvCache<f64>,
 ) {
     let x = constant(&[2, length, 8], 31);
-    let full = m.forward(&x, spec, &mut eval()).into_value();
+    let full = m.run(&x, spec, &mut Past::none(), &mut eval()).into_value();
     let mut rng = Rng::new(17);
     for round in 0..6 {
         let mut cache = fresh();
@@ -44,131 +44,78 @@ pub fn cached(t: &mut Table) {
     bit_by_bit(t);
     learned_positions(t);
     let causal = Spec::new().causal();
-    let rope = || Rope::new(4);
+    let rotated = || uneven().with_rope(Rope::new(4));
+    let attention = rotated();
+    let yarn = Scaling::Yarn(Yarn::new(4.0, 16));
+    let yarn = uneven().with_rope(Rope::new(4).scaling(yarn).pairing(Pairing::Interleaved));
+    let talking = TalkingHeadsAttention::new(uneven());
+    talking.score_mix.set(randn(&[4, 4], 3));
+    let sizes = HeadSizes::new(8, 4).key_heads(2).head_width(4);
     let mla =
         MlaSizes { width: 8, heads: 3, query_latent: None, latent: 5, nope: 4, rope: 2, value: 6 };
+    let [naive, absorbed] = [MlaForm::Naive, MlaForm::Absorbed].map(|form| {
+        let mut m = MlaAttention::new(mla, &mut Rng::new(2));
+        m.form = form;
+        m
+    });
+    let normalized = |n| NormalizedAttention::new(uneven(), n);
+    let variants: [(&str, &dyn Incremental<f64>); 17] = [
+        ("YaRN", &yarn),
+        ("softcap", &SoftcapAttention::new(rotated(), 0.5)),
+        ("qk L2", &QkL2Attention::new(rotated(), 9)),
+        ("qk RMS", &rotated().with_qk_norm(1e-6)),
+        ("sinks", &SinkAttention::new(uneven())),
+        ("off by one", &QuietAttention::new(uneven())),
+        ("memory", &MemoryAttention::new(uneven(), 3, &mut Rng::new(5))),
+        ("talking heads", &talking),
+        (
+            "differential",
+            &DifferentialAttention::new(sizes, 1, Some(Rope::new(2)), &mut Rng::new(2)),
+        ),
+        ("MLA Naive", &naive),
+        ("MLA Absorbed", &absorbed),
+        ("gated", &GatedAttention::new(uneven(), &mut Rng::new(5))),
+        ("head scale", &HeadScaleAttention::new(uneven())),
+        ("sparsemax", &normalized(Normalizer::Sparsemax)),
+        ("1.5-entmax", &normalized(Normalizer::Entmax15)),
+        ("top-k", &normalized(Normalizer::TopK(4))),
+        ("sigmoid", &normalized(Normalizer::Sigmoid { bias: Some(-2.0) })),
+    ];
     for length in [13, 150] {
         let whole = || KvCache::new(length);
-        let attention = RopeAttention::new(uneven(), rope());
-        for path in [Path::Composed, Path::Tiled, Path::Auto] {
-            chunks(
-                t,
-                &format!("RoPE, {path:?}"),
-                &attention,
-                &causal.clone().path(path),
-                length,
-                whole,
-            );
+        for (name, m) in variants {
+            chunks(t, name, m, &causal, length, whole);
         }
-        chunks(t, "RoPE, alibi", &attention, &causal.clone().bias(Bias::alibi(4)), length, whole);
-        let yarn = rope().scaling(Scaling::Yarn(Yarn::new(4.0, 16))).pairing(Pairing::Interleaved);
-        chunks(t, "YaRN", &RopeAttention::new(uneven(), yarn), &causal, length, whole);
         let window = causal.clone().mask(Mask::window(5, 0));
-        chunks(t, "RoPE, window", &attention, &window, length, whole);
-        chunks(t, "RoPE, window, sliding cache", &attention, &window, length, || {
-            KvCache::sliding(5)
-        });
-        chunks(t, "RoPE, window, larger sliding cache", &attention, &window, length, || {
-            KvCache::sliding(8)
-        });
-        chunks(
-            t,
-            "streaming",
-            &StreamingAttention::new(uneven().with_rope(rope()), 2, 5),
-            &causal,
-            length,
-            || KvCache::streaming(2, 5),
-        );
+        for (name, spec) in [
+            ("Composed", causal.clone().path(Path::Composed)),
+            ("Tiled", causal.clone().path(Path::Tiled)),
+            ("Auto", causal.clone().path(Path::Auto)),
+            ("alibi", causal.clone().bias(Bias::alibi(4))),
+            ("window", window.clone()),
+            ("padding", causal.clone().mask(Mask::lengths(&[length, 4]))),
+        ] {
+            chunks(t, &format!("RoPE, {name}"), &attention, &spec, length, whole);
+        }
+        for (name, size) in [("sliding", 5), ("larger sliding", 8)] {
+            let name = format!("RoPE, window, {name} cache");
+            chunks(t, &name, &attention, &window, length, || KvCache::sliding(size));
+        }
+        let streaming = StreamingAttention::new(rotated(), 2, 5);
+        chunks(t, "streaming", &streaming, &causal, length, || KvCache::streaming(2, 5));
         by_position(t, length);
-        let padded = causal.clone().mask(Mask::lengths(&[length, 4]));
-        chunks(t, "padding", &attention, &padded, length, whole);
         let dropping = causal.clone().dropout(0.5, &mut retrograd_nn::Pass::train(1));
         let x = constant(&[2, length, 8], 3);
         let [wet, dry] =
             [&dropping, &causal].map(|s| attention.forward_cached(&x, s, &mut whole()));
         t.exact().values("dropout is not applied with a cache", wet.value(), dry.value());
-        chunks(
-            t,
-            "softcap",
-            &SoftcapAttention::new(uneven().with_rope(rope()), 0.5),
-            &causal,
-            length,
-            whole,
-        );
-        chunks(
-            t,
-            "qk L2",
-            &QkL2Attention::new(uneven().with_rope(rope()), 9),
-            &causal,
-            length,
-            whole,
-        );
-        chunks(
-            t,
-            "qk RMS",
-            &QkRmsAttention::new(uneven().with_rope(rope())),
-            &causal,
-            length,
-            whole,
-        );
-        chunks(t, "sinks", &SinkAttention::new(uneven()), &causal, length, whole);
-        chunks(t, "off by one", &QuietAttention::new(uneven()), &causal, length, whole);
-        chunks(
-            t,
-            "memory",
-            &MemoryAttention::new(uneven(), 3, &mut Rng::new(5)),
-            &causal,
-            length,
-            whole,
-        );
-        let talking = TalkingHeadsAttention::new(uneven());
-        talking.score_mix.set(randn(&[4, 4], 3));
-        chunks(t, "talking heads", &talking, &causal, length, whole);
-        let sizes = HeadSizes::new(8, 4).key_heads(2).head_width(4);
-        chunks(
-            t,
-            "differential",
-            &DifferentialAttention::new(sizes, 1, Some(Rope::new(2)), &mut Rng::new(2)),
-            &causal,
-            length,
-            whole,
-        );
-        for form in [MlaForm::Naive, MlaForm::Absorbed] {
-            let mut m = MlaAttention::new(mla, &mut Rng::new(2));
-            m.form = form;
-            chunks(t, &format!("MLA {form:?}"), &m, &causal, length, whole);
-        }
-        chunks(
-            t,
-            "gated",
-            &GatedAttention::new(uneven(), &mut Rng::new(5)),
-            &causal,
-            length,
-            whole,
-        );
-        chunks(t, "head scale", &HeadScaleAttention::new(uneven()), &causal, length, whole);
-        for n in [
-            Normalizer::Sparsemax,
-            Normalizer::Entmax15,
-            Normalizer::TopK(4),
-            Normalizer::Sigmoid { bias: Some(-2.0) },
-        ] {
-            chunks(
-                t,
-                &format!("{n:?}"),
-                &NormalizedAttention::new(uneven(), n),
-                &causal,
-                length,
-                whole,
-            );
-        }
     }
 }
 
 /// Masks and biases by position, with a cache that has dropped keys in the middle.
 fn by_position(t: &mut Table, length: usize) {
     let causal = Spec::new().causal();
-    let attention = RopeAttention::new(uneven(), Rope::new(4));
+    let attention = uneven().with_rope(Rope::new(4));
     let near = || causal.clone().mask(Mask::window(6, 0));
     let ids = Tensor::from_fn([2, length], |i| ((i[1] + i[0]) / 4) as i64);
     let n = length.div_ceil(3);
@@ -267,7 +214,7 @@ fn cached_in_f32(t: &mut Table) {
     let length = 200;
     let x = Var::constant(Tensor::<f32>::randn([2, length, 64], &mut Rng::new(3)));
     let proj = Projections::new(HeadSizes::new(64, 4).key_heads(2), &mut Rng::new(4));
-    let m = RopeAttention::<f32>::new(proj, Rope::new(16));
+    let m: Projections = proj.with_rope(Rope::new(16));
     for path in [Path::Composed, Path::Tiled] {
         let spec = Spec::new().causal().path(path);
         let full = m.forward(&x, &spec, &mut eval()).into_value();
@@ -287,7 +234,7 @@ fn cached_in_f32(t: &mut Table) {
 
 fn learned_positions(t: &mut Table) {
     let positions = LearnedPositions::new(LEN, 8, &mut Rng::new(2));
-    let m = RopeAttention::new(uneven(), Rope::new(0));
+    let m = uneven();
     let x = constant(&[2, LEN, 8], 3);
     let full = run(&m)(&[positions.forward(&x, 0)]).into_value();
     let mut cache = KvCache::new(LEN);

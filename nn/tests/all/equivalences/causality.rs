@@ -14,9 +14,9 @@ pub fn causality(t: &mut Table) {
     let s = SelfAttention::new(4, 3, 2, &mut rng());
     let m = mha(4, 2);
     let w = MultiHeadWrapper::new(2, 4, 2, 2, &mut rng());
-    let g = GroupedQueryAttention::new(4, 4, 2, &mut rng());
+    let g = Projections::new(HeadSizes::new(4, 4).key_heads(2), &mut rng());
     let p = || Projections::new(HeadSizes::new(4, 2), &mut rng());
-    let rope = RopeAttention::new(p(), Rope::new(2));
+    let rope = p().with_rope(Rope::new(2));
     let alibi = AlibiAttention::causal(p());
     let xl = TransformerXlAttention::new(p(), &mut rng());
     let chunked = LinearAttention::new(p(), Reach::Causal, LinearForm::Chunked(3));
@@ -36,7 +36,7 @@ pub fn causality(t: &mut Table) {
     let prefix = PrefixLmAttention::new(p());
     let residual = ValueResidualAttention::new(p());
     let residual = |x: &Var<f64>| {
-        let first = first_values(&residual.projections, x, &mut eval());
+        let first = residual.projections.values(x, &mut eval());
         residual.forward(x, &first, &Spec::new().causal(), &mut eval())
     };
     let local = ChunkedLocalAttention::new(p(), 40);
@@ -59,7 +59,7 @@ pub fn causality(t: &mut Table) {
         ("multi-head", &|x| m.forward(x, x, x, Mask::causal(), &mut eval())),
         ("wrapper", &|x| w.forward(x, Mask::causal(), &mut eval())),
         ("grouped", &|x| g.forward(x, Mask::causal(), &mut eval())),
-        ("RoPE", &|x| rope.forward(x, &Spec::new().causal(), &mut eval())),
+        ("RoPE", &|x| rope.forward(x, Spec::new().causal(), &mut eval())),
         ("ALiBi", &|x| alibi.forward(x, Spec::new(), &mut eval())),
         ("Transformer-XL", &|x| xl.forward(x, None, Mask::full(), &mut eval())),
         ("linear, at once", &|x| quadratic.forward(x, &mut eval())),
@@ -84,7 +84,7 @@ pub fn causality(t: &mut Table) {
         "causal: outputs before t do not depend on t, talking heads",
         &|x| {
             let x = x.matmul(&Var::constant(wide.clone()));
-            talking.forward(&x, &Spec::new().causal(), &mut eval())
+            talking.forward(&x, Spec::new().causal(), &mut eval())
         },
         &[5.0, 9.0, 1e30, f64::NAN],
     );
@@ -113,7 +113,7 @@ fn incremental(t: &mut Table) {
     ];
     let normalized = normalizers.map(|n| NormalizedAttention::new(p(), n));
     let softcap = SoftcapAttention::new(p(), 0.7);
-    let (l2, rms) = (QkL2Attention::new(p(), 9), QkRmsAttention::new(p()));
+    let (l2, rms) = (QkL2Attention::new(p(), 9), p().with_qk_norm(1e-6));
     let (sinks, quiet) = (SinkAttention::new(p()), QuietAttention::new(p()));
     let streaming = StreamingAttention::new(p(), 2, 70);
     let (gated, scaled) = (GatedAttention::new(p(), &mut rng()), HeadScaleAttention::new(p()));
@@ -137,7 +137,8 @@ fn incremental(t: &mut Table) {
     }
     for (name, m) in all {
         let statement = format!("causal: outputs before t do not depend on t, {name}");
-        let run = |x: &Var<f64>| m.forward(x, &Spec::new().causal(), &mut eval());
+        let spec = Spec::new().causal();
+        let run = |x: &Var<f64>| m.run(x, &spec, &mut Past::none(), &mut eval());
         independent(t, &statement, &run, &[5.0, 1e30, f64::NAN]);
     }
 }

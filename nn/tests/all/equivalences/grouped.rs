@@ -19,16 +19,20 @@ fn repeat(p: &Linear<f64>, key_heads: usize) -> Tensor<f64> {
 pub fn grouped(t: &mut Table) {
     let x = [randn(&[2, 5, 8], 1)];
     let m = mha(8, 4);
-    let g = GroupedQueryAttention::from_multi_head(&m, 4);
+    let g = m.grouped(4);
     t.same(
         "GQA(Hk = H) = MHA",
         &x,
-        |x| g.forward_with_weights(&x[0], Mask::causal(), &mut eval()),
+        |x| {
+            let [q, k, v] = g.qkv(&x[0], &mut Past::none(), &mut eval());
+            let all = attend_all(&q, &k, &v, &Mask::causal().into());
+            (g.project_out(&all.output, &mut eval()), all.weights)
+        },
         |x| m.forward_with_weights(&x[0], &x[0], &x[0], Mask::causal(), &mut eval()),
     );
 
     for key_heads in [1, 2, 4] {
-        let g = GroupedQueryAttention::new(8, 4, key_heads, &mut Rng::new(2));
+        let g = Projections::new(HeadSizes::new(8, 4).key_heads(key_heads), &mut Rng::new(2));
         let m = mha(8, 4);
         let (k, v) = (repeat(&g.k_proj, key_heads), repeat(&g.v_proj, key_heads));
         let mut state = m.state_dict();
@@ -43,13 +47,13 @@ pub fn grouped(t: &mut Table) {
             m.forward(&x[0], &x[0], &x[0], Mask::causal(), &mut eval())
         });
         // Pooling the repeated heads gives the original groups.
-        let back = GroupedQueryAttention::from_multi_head(&m, key_heads);
+        let back = m.grouped(key_heads);
         t.same(&format!("GQA({key_heads}) = pooled from that MHA"), &x, ours, |x| {
             back.forward(&x[0], Mask::causal(), &mut eval())
         });
     }
 
-    let g = GroupedQueryAttention::new(8, 4, 1, &mut Rng::new(2));
+    let g = Projections::new(HeadSizes::new(8, 4).key_heads(1), &mut Rng::new(2));
     t.same(
         "GQA(1) = MQA",
         &x,

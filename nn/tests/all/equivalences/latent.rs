@@ -67,7 +67,7 @@ pub fn latent(t: &mut Table) {
         let x = randn(&[2, LEN, 8], 4);
         let grads = |m: &MlaAttention<f64>| {
             let x = Var::leaf(x.clone());
-            let y = m.forward(&x, &Spec::new().causal(), &mut eval());
+            let y = m.forward(&x, Spec::new().causal(), &mut eval());
             let g = y.square().sum(..).backward();
             let mut all = vec![g.get(&x).unwrap().clone()];
             all.extend(m.named_parameters().iter().map(|(_, p)| g.by_id(p.id()).unwrap().clone()));

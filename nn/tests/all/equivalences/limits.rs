@@ -33,7 +33,7 @@ pub fn limits(t: &mut Table) {
 
     let residual = ValueResidualAttention::new(uneven());
     let with = |first: &dyn Fn(&Var<f64>) -> Var<f64>, x: Vars<'_>| {
-        let first = first_values(&residual.projections, &first(&x[0]), &mut eval());
+        let first = residual.projections.values(&first(&x[0]), &mut eval());
         residual.forward(&x[0], &first, &Spec::new().causal_bottom_right(), &mut eval())
     };
     residual.mix.set(Tensor::from([1.0, 0.0]));
@@ -66,8 +66,7 @@ fn norms(t: &mut Table, x: &[Tensor<f64>; 1]) {
 
     let l2 = QkL2Attention::new(rotated(), LEN);
     l2.g.set(Tensor::full([1], 6f64.sqrt()));
-    let mut rms = QkRmsAttention::new(rotated());
-    (rms.q_norm.eps, rms.k_norm.eps) = (0.0, 0.0);
+    let rms = rotated().with_qk_norm(0.0);
     t.bound(1e-9).same("QK L2 norm with g = √D = RMS norm", x, run(&l2), run(&rms));
 }
 

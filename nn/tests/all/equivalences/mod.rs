@@ -82,5 +82,5 @@ const LEN: usize = 9;
 
 /// A causal forward pass.
 fn run<M: Incremental<f64>>(m: &M) -> impl Fn(Vars<'_>) -> Var<f64> {
-    move |x| m.forward(&x[0], &Spec::new().causal(), &mut eval())
+    move |x| m.forward(&x[0], Spec::new().causal(), &mut eval())
 }

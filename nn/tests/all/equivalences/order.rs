@@ -32,17 +32,18 @@ pub fn order(t: &mut Table) {
         |x| c.forward(&x[0], &x[1], Mask::full(), &mut eval()),
         |x| c.forward(&x[0], &x[1].index_select(1, &order), Mask::full(), &mut eval()),
     );
-    let m = MultiHeadCrossAttention::new(4, 6, 2, &mut Rng::new(1));
+    let config = MultiHeadConfig { key_width: 6, value_width: 6, ..MultiHeadConfig::new(4, 2) };
+    let m = MultiHeadAttention::new(&config, &mut Rng::new(1));
     t.same(
         "permuted keys and values, heads",
         &x,
         |x| {
-            let (y, w) = m.forward_with_weights(&x[0], &x[1], Mask::full(), &mut eval());
+            let (y, w) = m.forward_with_weights(&x[0], &x[1], &x[1], Mask::full(), &mut eval());
             (y, w.index_select(-1, &order))
         },
         |x| {
             let moved = x[1].index_select(1, &order);
-            m.forward_with_weights(&x[0], &moved, Mask::full(), &mut eval())
+            m.forward_with_weights(&x[0], &moved, &moved, Mask::full(), &mut eval())
         },
     );
 

@@ -106,7 +106,7 @@ pub fn rotary(t: &mut Table) {
     t.same(
         "RoPE, width 0 = no positions",
         &x,
-        run(&RopeAttention::new(uneven(), Rope::new(0))),
+        run(&uneven().with_rope(Rope::new(0))),
         by(&uneven(), Mask::causal()),
     );
     pairings(t, &x);
@@ -156,23 +156,22 @@ fn limits(t: &mut Table) {
 
 fn pairings(t: &mut Table, x: &[Tensor<f64>; 1]) {
     for width in [6, 4, 2, 0] {
-        let half = RopeAttention::new(uneven(), Rope::new(width));
-        let weights = |m: &RopeAttention<f64>| {
-            [&m.projections.q_proj, &m.projections.k_proj].map(|layer| layer.weight.value())
-        };
+        let half = uneven().with_rope(Rope::new(width));
+        let weights =
+            |p: &Projections<f64>| [&p.q_proj, &p.k_proj].map(|layer| layer.weight.value());
         let before = weights(&half);
-        let mut other = RopeAttention::new(uneven(), Rope::new(width));
-        other.projections.convert_pairing(Pairing::Interleaved);
+        let mut other = uneven().with_rope(Rope::new(width));
+        other.convert_pairing(Pairing::Interleaved);
         let statement = format!("RoPE, half = interleaved converted, width {width}");
         t.same(&statement, x, run(&other), run(&half));
         if width == 6 {
             let rope = Rope::new(width).pairing(Pairing::Interleaved);
-            let wrong = RopeAttention::new(uneven(), rope);
+            let wrong = uneven().with_rope(rope);
             let y = |m| run(m)(&[Var::constant(x[0].clone())]).into_value();
             let off = Worst::between(&y(&wrong), &y(&half)).0;
             assert!(off > 1e-3, "without conversion the difference is only {off:e}");
         }
-        other.projections.convert_pairing(Pairing::Half);
+        other.convert_pairing(Pairing::Half);
         for (after, before) in weights(&other).iter().zip(&before) {
             t.exact().values("RoPE, converted there and back: weights", after, before);
         }

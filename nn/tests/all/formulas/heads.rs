@@ -40,7 +40,7 @@ fn talking_heads_equal_their_formula() {
 #[test]
 fn pooling_takes_means_of_neighbours() {
     let m = mha(8, 4);
-    let g = GroupedQueryAttention::from_multi_head(&m, 2);
+    let g = m.grouped(2);
     let w = m.state_dict()["in_proj_weight"].clone(); // keys are rows 8 to 15, two for a head
     let k = g.k_proj.weight.value();
     for (i, j) in [(0, 0), (1, 5), (2, 3), (3, 7)] {

@@ -14,7 +14,7 @@ mod rotary;
 mod training;
 
 fn causal<M: Incremental<f64>>(m: &M, x: &Var<f64>) -> Tensor<f64> {
-    m.forward(x, &Spec::new().causal(), &mut eval()).into_value()
+    m.forward(x, Spec::new().causal(), &mut eval()).into_value()
 }
 
 /// Asserts that two values agree, and prints the difference.

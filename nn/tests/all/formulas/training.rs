@@ -71,25 +71,25 @@ fn dropout_of_projections_applies_in_every_variant() {
             TransformerXlAttention::new(p, &mut rng()).forward(x, None, spec(), pass)
         }),
         ("pooling", &|p, x, pass| AttentionPool::new(p, 2, &mut rng()).forward(x, &spec(), pass)),
-        ("RoPE", &|p, x, pass| RopeAttention::new(p, Rope::new(2)).forward(x, &spec(), pass)),
-        ("sinks", &|p, x, pass| SinkAttention::new(p).forward(x, &spec(), pass)),
-        ("streaming", &|p, x, pass| StreamingAttention::new(p, 1, 2).forward(x, &spec(), pass)),
-        ("softcap", &|p, x, pass| SoftcapAttention::new(p, 3.0).forward(x, &spec(), pass)),
-        ("talking heads", &|p, x, pass| TalkingHeadsAttention::new(p).forward(x, &spec(), pass)),
-        ("gated", &|p, x, pass| GatedAttention::new(p, &mut rng()).forward(x, &spec(), pass)),
-        ("memory", &|p, x, pass| MemoryAttention::new(p, 2, &mut rng()).forward(x, &spec(), pass)),
-        ("QK L2", &|p, x, pass| QkL2Attention::new(p, 6).forward(x, &spec(), pass)),
-        ("QK RMS", &|p, x, pass| QkRmsAttention::new(p).forward(x, &spec(), pass)),
-        ("head scale", &|p, x, pass| HeadScaleAttention::new(p).forward(x, &spec(), pass)),
+        ("RoPE", &|p, x, pass| p.with_rope(Rope::new(2)).forward(x, spec(), pass)),
+        ("sinks", &|p, x, pass| SinkAttention::new(p).forward(x, spec(), pass)),
+        ("streaming", &|p, x, pass| StreamingAttention::new(p, 1, 2).forward(x, spec(), pass)),
+        ("softcap", &|p, x, pass| SoftcapAttention::new(p, 3.0).forward(x, spec(), pass)),
+        ("talking heads", &|p, x, pass| TalkingHeadsAttention::new(p).forward(x, spec(), pass)),
+        ("gated", &|p, x, pass| GatedAttention::new(p, &mut rng()).forward(x, spec(), pass)),
+        ("memory", &|p, x, pass| MemoryAttention::new(p, 2, &mut rng()).forward(x, spec(), pass)),
+        ("QK L2", &|p, x, pass| QkL2Attention::new(p, 6).forward(x, spec(), pass)),
+        ("QK RMS", &|p, x, pass| p.with_qk_norm(1e-6).forward(x, spec(), pass)),
+        ("head scale", &|p, x, pass| HeadScaleAttention::new(p).forward(x, spec(), pass)),
         ("value residual", &|p, x, pass| {
-            let first = first_values(&p, x, &mut eval());
+            let first = p.values(x, &mut eval());
             ValueResidualAttention::new(p).forward(x, &first, &spec(), pass)
         }),
         ("differential", &|p, x, pass| {
             let sizes = HeadSizes::new(8, 2);
             let mut m = DifferentialAttention::new(sizes, 0, None, &mut rng());
             m.projections.dropout = p.dropout;
-            m.forward(x, &spec(), pass)
+            m.forward(x, spec(), pass)
         }),
     ];
     let x = constant(&[2, 6, 8], 3);

@@ -85,7 +85,7 @@ fn invalid_inputs_are_rejected() {
     });
     assert_panics("3 slopes, 2 heads", || {
         let m = MemoryAttention::new(of(4, 2), 2, &mut rng());
-        m.forward(&x(&[5, 4]), &spec(), &mut eval())
+        m.forward(&x(&[5, 4]), spec(), &mut eval())
     });
 }
 

@@ -1,6 +1,5 @@
 //! Empty sequences, fully masked rows, and masked elements.
 
-use super::plain;
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::Layer;
@@ -32,40 +31,11 @@ fn fully_masked_queries_give_zero() {
     let c = CrossAttention::new(4, 5, 3, 2, &mut Rng::new(1));
     let y = c.forward(&leaf(&[3, 4], 1), &leaf(&[0, 5], 1), Mask::full(), &mut eval());
     assert_eq!(y.value().to_vec(), [0.0; 6]);
-    let g = GroupedQueryAttention::<f64>::new(4, 4, 2, &mut Rng::new(1));
-    assert_eq!(*g.forward(&leaf(&[2, 0, 4], 1), Mask::causal(), &mut eval()).shape(), [2, 0, 4]);
-    assert_eq!(*g.forward(&leaf(&[0, 3, 4], 1), Mask::causal(), &mut eval()).shape(), [0, 3, 4]);
     let w = MultiHeadWrapper::<f64>::new(2, 4, 2, 2, &mut Rng::new(1));
     assert_eq!(*w.forward(&leaf(&[2, 0, 4], 1), Mask::full(), &mut eval()).shape(), [2, 0, 4]);
     let r = RenormalizedSelfAttention::new(4, 3, 2, &mut Rng::new(1));
     assert_eq!(*r.forward(&leaf(&[0, 4], 1), &Mask::causal(), &mut eval()).shape(), [0, 2]);
     assert_eq!(*plain_self_attention(&leaf(&[0, 4], 1)).shape(), [0, 4]);
-}
-
-#[test]
-fn empty_sequences() {
-    let mla =
-        MlaSizes { width: 8, heads: 2, query_latent: None, latent: 3, nope: 2, rope: 2, value: 3 };
-    let causal =
-        |m: &dyn Incremental<f64>, x: &Var<f64>| m.forward(x, &Spec::new().causal(), &mut eval());
-    // The output for empty sequences and batches is empty.
-    for shape in [[0usize, 3, 8], [2, 0, 8]] {
-        let x = Var::constant(Tensor::zeros(shape));
-        assert_eq!(*causal(&RopeAttention::new(uneven(), Rope::new(4)), &x).shape(), shape);
-        assert_eq!(*causal(&SinkAttention::new(uneven()), &x).shape(), shape);
-        assert_eq!(
-            *causal(&MemoryAttention::new(uneven(), 2, &mut Rng::new(1)), &x).shape(),
-            shape
-        );
-        let sizes = HeadSizes::new(8, 2);
-        let m = DifferentialAttention::<f64>::new(sizes, 0, None, &mut Rng::new(1));
-        assert_eq!(*causal(&m, &x).shape(), shape);
-        assert_eq!(*causal(&MlaAttention::<f64>::new(mla, &mut Rng::new(1)), &x).shape(), shape);
-    }
-    // The output for a sequence of padding is 0.
-    let x = constant(&[1, 3, 8], 1);
-    let y = plain().forward(&x, &Spec::new().mask(Mask::lengths(&[0])), &mut eval());
-    assert!(y.value().to_vec().iter().all(|&y| y == 0.0));
 }
 
 /// The output for empty sequences and batches is empty, in every variant.
@@ -76,71 +46,65 @@ fn empty_inputs_give_empty_outputs() {
     let pass = || eval();
     let strided = SparsePattern::Strided { stride: 2 };
     let layout = BigBirdLayout { block: 2, neighbours: 1, global: 1, random: 1, seed: 1 };
+    let mla =
+        MlaSizes { width: 8, heads: 2, query_latent: None, latent: 3, nope: 2, rope: 2, value: 3 };
     let shaw = ShawAttention::new(p(), 2, r);
     let xl = TransformerXlAttention::new(p(), r);
-    let t5 = [T5Attention::encoder(8, 2, r), T5Attention::decoder(8, 2, r)];
     let additive = AdditiveAttention::new(8, 8, 3, r);
     let luong = LuongAttention::new(LuongGeneral::new(8, 8, r), 8, 8, r);
     let concat = LuongAttention::new(LuongConcat::new(8, 8, 3, r), 8, 8, r);
     let local_p = LuongLocalP::new(luong.clone(), 8, 2, r);
     let local_m = LuongLocalM::new(luong.clone(), 2);
-    let sparse = SparseTransformerAttention::new(p(), strided, SparseMerge::Heads, 0);
     let longformer = LongformerAttention::new(p(), &[1, 2], 2);
+    let big_bird = BigBirdAttention::new(p(), layout);
+    let prefix = PrefixLmAttention::new(p());
     let packed = PackedAttention::new(p());
-    let gated = GatedAttention::new(p(), r);
-    let spec = Spec::new().causal();
-    type Run<'a> = Box<dyn Fn(&Var<f64>) -> Var<f64> + 'a>;
-    let mut runs: Vec<(String, Run<'_>)> = vec![
-        ("T5".into(), Box::new(|x| t5[0].forward(x, Spec::new(), &mut pass()))),
-        ("T5, causal".into(), Box::new(|x| t5[1].forward(x, Spec::new(), &mut pass()))),
-        ("Shaw".into(), Box::new(|x| shaw.forward(x, &mut pass()))),
-        ("XL".into(), Box::new(|x| xl.forward(x, None, Mask::full(), &mut pass()))),
-        ("Longformer".into(), Box::new(|x| longformer.forward(x, &[], Mask::full(), &mut pass()))),
-        ("sparse".into(), Box::new(|x| sparse.forward(x, Mask::full(), &mut pass()))),
-        (
-            "BigBird".into(),
-            Box::new(|x| BigBirdAttention::new(p(), layout).forward(x, Mask::full(), &mut pass())),
-        ),
-        (
-            "ALiBi".into(),
-            Box::new(|x| AlibiAttention::causal(p()).forward(x, Spec::new(), &mut pass())),
-        ),
-        (
-            "chunked".into(),
-            Box::new(|x| ChunkedLocalAttention::new(p(), 3).forward(x, Spec::new(), &mut pass())),
-        ),
-        (
-            "prefix".into(),
-            Box::new(|x| PrefixLmAttention::new(p()).forward(x, &[0], Mask::full(), &mut pass())),
-        ),
-        (
-            "packed".into(),
-            Box::new(|x| packed.forward(x, &Packed::new(&[x.size(1)]), Mask::full(), &mut pass())),
-        ),
-        ("additive".into(), Box::new(|x| additive.forward(x, x, x, Mask::full(), &mut pass()))),
-        ("Luong".into(), Box::new(|x| luong.forward(x, x, Mask::full(), &mut pass()))),
-        ("concat".into(), Box::new(|x| concat.forward(x, x, Mask::full(), &mut pass()))),
-        ("local-m".into(), Box::new(|x| local_m.forward(x, x, Mask::full(), &mut pass()))),
-        ("local-p".into(), Box::new(|x| local_p.forward(x, x, &[x.size(1)], &mut pass()))),
-        ("L2".into(), Box::new(|x| QkL2Attention::new(p(), 9).forward(x, &spec, &mut pass()))),
-        ("RMS".into(), Box::new(|x| QkRmsAttention::new(p()).forward(x, &spec, &mut pass()))),
-        (
-            "talking".into(),
-            Box::new(|x| TalkingHeadsAttention::new(p()).forward(x, &spec, &mut pass())),
-        ),
-        ("gated".into(), Box::new(|x| gated.forward(x, &spec, &mut pass()))),
-        ("scale".into(), Box::new(|x| HeadScaleAttention::new(p()).forward(x, &spec, &mut pass()))),
+    let incremental: [(&str, &dyn Incremental<f64>); 15] = [
+        ("RoPE, grouped", &uneven().with_rope(Rope::new(4))),
+        ("T5", &T5Attention::encoder(8, 2, r)),
+        ("T5, causal", &T5Attention::decoder(8, 2, r)),
+        ("sparse", &SparseTransformerAttention::new(p(), strided, SparseMerge::Heads, 0)),
+        ("ALiBi", &AlibiAttention::causal(p())),
+        ("chunked", &ChunkedLocalAttention::new(p(), 3)),
+        ("sinks", &SinkAttention::new(uneven())),
+        ("memory", &MemoryAttention::new(uneven(), 2, r)),
+        ("differential", &DifferentialAttention::new(HeadSizes::new(8, 2), 0, None, r)),
+        ("MLA", &MlaAttention::new(mla, r)),
+        ("L2", &QkL2Attention::new(p(), 9)),
+        ("RMS", &p().with_qk_norm(1e-6)),
+        ("talking", &TalkingHeadsAttention::new(p())),
+        ("gated", &GatedAttention::new(p(), r)),
+        ("scale", &HeadScaleAttention::new(p())),
     ];
-    for n in [
+    let normalized = [
         Normalizer::Sigmoid { bias: None },
         Normalizer::Sparsemax,
         Normalizer::Entmax15,
         Normalizer::TopK(2),
         Normalizer::Linear,
-    ] {
-        let m = NormalizedAttention::new(p(), n);
-        let spec = &spec;
-        runs.push((format!("{n:?}"), Box::new(move |x| m.forward(x, spec, &mut eval()))));
+    ];
+    let normalized = normalized.map(|n| NormalizedAttention::new(p(), n));
+    type Run<'a> = Box<dyn Fn(&Var<f64>) -> Var<f64> + 'a>;
+    let mut runs: Vec<(&str, Run<'_>)> = vec![
+        ("Shaw", Box::new(|x| shaw.forward(x, &mut pass()))),
+        ("XL", Box::new(|x| xl.forward(x, None, Mask::full(), &mut pass()))),
+        ("Longformer", Box::new(|x| longformer.forward(x, &[], Mask::full(), &mut pass()))),
+        ("BigBird", Box::new(|x| big_bird.forward(x, Mask::full(), &mut pass()))),
+        ("prefix", Box::new(|x| prefix.forward(x, &[0], Mask::full(), &mut pass()))),
+        (
+            "packed",
+            Box::new(|x| packed.forward(x, &Packed::new(&[x.size(1)]), Mask::full(), &mut pass())),
+        ),
+        ("additive", Box::new(|x| additive.forward(x, x, x, Mask::full(), &mut pass()))),
+        ("Luong", Box::new(|x| luong.forward(x, x, Mask::full(), &mut pass()))),
+        ("concat", Box::new(|x| concat.forward(x, x, Mask::full(), &mut pass()))),
+        ("local-m", Box::new(|x| local_m.forward(x, x, Mask::full(), &mut pass()))),
+        ("local-p", Box::new(|x| local_p.forward(x, x, &[x.size(1)], &mut pass()))),
+    ];
+    let normalized = normalized.iter().map(|m| ("normalized", m as &dyn Incremental<f64>));
+    for (name, m) in incremental.into_iter().chain(normalized) {
+        let spec = Spec::new().causal();
+        runs.push((name, Box::new(move |x| m.run(x, &spec, &mut Past::none(), &mut eval()))));
     }
     for shape in [[0usize, 3, 8], [2, 0, 8], [0, 0, 8]] {
         for (name, run) in &runs {
@@ -151,6 +115,9 @@ fn empty_inputs_give_empty_outputs() {
             assert!(g.get(&x).is_none_or(|g| *g.shape() == shape), "{name}");
         }
     }
+    // The output for a sequence of padding is 0.
+    let y = uneven().forward(&constant(&[1, 3, 8], 1), Mask::lengths(&[0]), &mut pass());
+    assert!(y.value().to_vec().iter().all(|&y| y == 0.0));
     // Latents without keys give the output for no keys.
     let pool = AttentionPool::new(p(), 2, r);
     let y = pool.forward(&Var::constant(Tensor::zeros([3, 0, 8])), &Spec::new(), &mut pass());

@@ -1,6 +1,5 @@
 //! The variants of recent language models.
 
-use super::plain;
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
@@ -60,7 +59,7 @@ fn invalid_inputs_are_rejected() {
         AttentionPool::new(uneven().with_rope(Rope::new(2)), 2, &mut Rng::new(1))
     });
 
-    let m = plain();
+    let m = uneven();
     let mut cache = KvCache::new(4);
     let mut step = |n: usize, batch: usize| {
         let x = Var::constant(Tensor::randn([batch, n, 8], &mut rng));

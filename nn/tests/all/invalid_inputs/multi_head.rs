@@ -16,16 +16,10 @@ fn invalid_inputs_are_rejected() {
     assert_panics("0 heads do not divide a width of 6", || {
         MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(6, 0), &mut rng())
     });
-    assert_panics("3 key heads do not divide 4 heads", || {
-        GroupedQueryAttention::<f64>::new(8, 4, 3, &mut rng())
-    });
-    assert_panics("3 key heads do not divide 4 heads", || {
-        GroupedQueryAttention::from_multi_head(&mha(8, 4), 3)
-    });
+    assert_panics("4 query heads are not a multiple of 3 key heads", || mha(8, 4).grouped(3));
     assert_panics("keys of width 5 and values of width 8 for queries of 8", || {
         let config = MultiHeadConfig { key_width: 5, ..MultiHeadConfig::new(8, 4) };
-        let m = MultiHeadAttention::<f64>::new(&config, &mut rng());
-        GroupedQueryAttention::from_multi_head(&m, 2)
+        MultiHeadAttention::<f64>::new(&config, &mut rng()).grouped(2)
     });
     assert_panics("at least 1 head", || MultiHeadWrapper::<f64>::new(0, 4, 2, 2, &mut rng()));
     assert_panics("got 1.5", || SelfAttention::<f64>::new(4, 3, 2, &mut rng()).dropout(1.5));

@@ -63,7 +63,7 @@ fn parameters_of_attention_are_checked() {
     let bias = Normalizer::Sigmoid { bias: Some(NAN) };
     let text = "attention: the bias of a sigmoid must be a number, got NaN";
     assert_panics_here(text, || Spec::<f32>::new().normalizer(bias));
-    for p in [NAN, -0.1, 1.1] {
+    for p in [NAN, -0.1, 1.1, INF] {
         let text = "dropout: p must be in [0, 1], got";
         assert_panics_here(text, || Spec::<f32>::new().dropout(p, &mut Pass::train(1)));
         assert_panics_here(text, || Dropout::new(p));

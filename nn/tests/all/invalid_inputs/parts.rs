@@ -17,17 +17,17 @@ fn parts_of_the_variant_are_rejected_in_the_spec() {
     let pass = &mut eval();
     let s = Spec::<f64>::new;
     assert_panics("SoftcapAttention: a softcap in the spec", || {
-        SoftcapAttention::new(heads(), 3.0).forward(&x, &s().softcap(2.0), pass)
+        SoftcapAttention::new(heads(), 3.0).forward(&x, s().softcap(2.0), pass)
     });
     assert_panics("SinkAttention: a sink in the spec", || {
-        SinkAttention::new(heads()).forward(&x, &s().sink(Sink::Zero), &mut eval())
+        SinkAttention::new(heads()).forward(&x, s().sink(Sink::Zero), &mut eval())
     });
     assert_panics("QuietAttention: a sink in the spec", || {
-        QuietAttention::new(heads()).forward(&x, &s().sink(Sink::Zero), &mut eval())
+        QuietAttention::new(heads()).forward(&x, s().sink(Sink::Zero), &mut eval())
     });
     assert_panics("NormalizedAttention: a normalizer in the spec", || {
         let m = NormalizedAttention::new(heads(), Normalizer::TopK(2));
-        m.forward(&x, &s().normalizer(Normalizer::Sparsemax), &mut eval())
+        m.forward(&x, s().normalizer(Normalizer::Sparsemax), &mut eval())
     });
     assert_panics("TalkingHeadsAttention: mixed heads in the spec", || {
         let spec = s().mix_heads(None, Some(eye()));

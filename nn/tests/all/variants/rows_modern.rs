@@ -6,7 +6,7 @@ use retrograd_nn::attention::*;
 use retrograd_tensor::random::Rng;
 
 fn incremental<M: Incremental<f64> + Sync>(name: &str, build: impl Fn(&mut Rng) -> M + Sync) {
-    row(name, build, &[&[2, 3, 4]], |m, x| m.forward(&x[0], &Spec::new().causal(), &mut eval()));
+    row(name, build, &[&[2, 3, 4]], |m, x| m.forward(&x[0], Spec::new().causal(), &mut eval()));
 }
 
 /// The `eps` of norms. With a smaller one, the curvature at short vectors would be too large for finite
@@ -19,14 +19,14 @@ fn mla_sizes(query_latent: Option<usize>) -> MlaSizes {
 
 #[test]
 fn row_rope() {
-    incremental("RopeAttention, half", |rng| RopeAttention::new(small(rng), Rope::new(2)));
-    incremental("RopeAttention, interleaved, grouped", |rng| {
+    incremental("RoPE, half", |rng| small(rng).with_rope(Rope::new(2)));
+    incremental("RoPE, interleaved, grouped", |rng| {
         let proj = Projections::new(HeadSizes::new(4, 2).key_heads(1).head_width(6), rng);
-        RopeAttention::new(proj, Rope::new(4).pairing(Pairing::Interleaved))
+        proj.with_rope(Rope::new(4).pairing(Pairing::Interleaved))
     });
-    incremental("RopeAttention, partial, YaRN", |rng| {
+    incremental("RoPE, partial, YaRN", |rng| {
         let proj = Projections::new(HeadSizes::new(4, 2).head_width(6), rng);
-        RopeAttention::new(proj, Rope::new(4).scaling(Scaling::Yarn(Yarn::new(4.0, 16))))
+        proj.with_rope(Rope::new(4).scaling(Scaling::Yarn(Yarn::new(4.0, 16))))
     });
 }
 
@@ -55,7 +55,7 @@ fn row_softcap_and_norms() {
     incremental("QkL2Attention, RoPE", |rng| {
         QkL2Attention::new(grouped(rng).with_rope(Rope::new(2)), 3)
     });
-    incremental("QkRmsAttention", |rng| QkRmsAttention::new(small(rng).with_rope(Rope::new(2))));
+    incremental("QK RMS norm", |rng| small(rng).with_rope(Rope::new(2)).with_qk_norm(1e-6));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use super::row;
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::{
-    Bias, Concat, CrossAttention, GroupedQueryAttention, Mask, MultiHeadAttention, MultiHeadConfig,
-    MultiHeadCrossAttention, MultiHeadWrapper, PlainSelfAttention, RenormalizedSelfAttention,
+    Bias, Concat, CrossAttention, HeadSizes, Incremental, Mask, MultiHeadAttention,
+    MultiHeadConfig, MultiHeadWrapper, PlainSelfAttention, Projections, RenormalizedSelfAttention,
     SelfAttention, Spec,
 };
 use retrograd_nn::{CausalSelfAttention, GptConfig, Layer, Linear, Pass};
@@ -69,12 +69,6 @@ fn cross() {
         &[&[2, 3, 4], &[2, 4, 5]],
         |m, x| m.forward(&x[0], &x[1], Mask::lengths(&[4, 2]), &mut eval()),
     );
-    row(
-        "MultiHeadCrossAttention",
-        |rng| MultiHeadCrossAttention::new(4, 5, 2, rng),
-        &[&[2, 3, 4], &[2, 4, 5]],
-        |m, x| m.forward(&x[0], &x[1], Mask::full(), &mut eval()),
-    );
 }
 
 #[test]
@@ -133,8 +127,8 @@ fn wrapper() {
 fn grouped_query() {
     for key_heads in [1, 2, 4] {
         row(
-            &format!("GroupedQueryAttention, 4 heads, {key_heads} of keys"),
-            |rng| GroupedQueryAttention::new(4, 4, key_heads, rng),
+            &format!("grouped query, 4 heads, {key_heads} of keys"),
+            |rng| Projections::new(HeadSizes::new(4, 4).key_heads(key_heads), rng),
             &[&[2, 3, 4]],
             |m, x| m.forward(&x[0], Mask::causal(), &mut eval()),
         );
