@@ -206,6 +206,7 @@ fn an_interrupted_run_says_so_on_its_page() {
     let page = page(&place, "run");
     assert_eq!(page["status"]["state"], "interrupted");
     assert!(page["status"]["text"].as_str().unwrap().contains("--resume --out run"));
+    assert!(place.path("run/best.safetensors").exists());
     // Every step is there that is in the log.
     let steps = lines(&place, "run").filter(|line| line.contains("\"lr\"")).count();
     assert_eq!(page["step"].as_u64(), Some(steps as u64));
