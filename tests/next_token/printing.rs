@@ -8,11 +8,10 @@ use std::process::{Command, Stdio};
 /// An example, flags that make it quick, and the files that it writes to the folder `o`.
 type Example = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-const EXAMPLES: [Example; 7] = [
+const EXAMPLES: [Example; 6] = [
     ("scalar", &[], &[]),
     ("tensors", &[], &[]),
     ("gradients", &[], &[]),
-    ("tutorials", &["--only", "s4"], &[]),
     ("microgpt", &["--steps", "1", "--samples", "1"], &[]),
     ("attention", &["--steps", "1", "--out", "o"], &["pronoun.html", "dates.html"]),
     (
@@ -58,12 +57,12 @@ fn samples_end_when_the_pipe_is_closed() {
 #[test]
 fn a_closed_standard_error_does_not_end_the_run() {
     let place = Place::new();
-    let (name, args, _) = EXAMPLES[6];
+    let (name, args, _) = EXAMPLES[5];
     let mut child =
         place.example(name, args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stderr.take());
     assert!(child.wait().unwrap().success());
-    wrote_all_files(&place, EXAMPLES[6]);
+    wrote_all_files(&place, EXAMPLES[5]);
 }
 
 #[cfg(target_os = "linux")]
