@@ -47,13 +47,6 @@ pub struct Rules {
 
 impl Rules {
     /// The rules of this library for the recorded thread.
-    ///
-    /// ```
-    /// use retrograd_study::regions::Recording;
-    /// use retrograd_study::scaling::Rules;
-    /// let rules = Rules::new(8, &Recording::default(), 3e-6);
-    /// assert_eq!((rules.cores, rules.overhead), (8, 3e-6));
-    /// ```
     pub fn new(cores: usize, recording: &Recording, overhead: f64) -> Rules {
         let threshold =
             if recording.in_pool { PARALLEL_THRESHOLD_IN_POOL } else { PARALLEL_THRESHOLD };

@@ -104,17 +104,6 @@ impl Summary {
     }
 
     /// The row of a module; `None` if there is none of this path.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Linear, Pass, Sequential};
-    /// # use retrograd_study::Summarize;
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// let model = Sequential::<f32>::new().then(Linear::new(4, 2, &mut Rng::new(1)));
-    /// let x = Var::constant(Tensor::ones([3, 4]));
-    /// let summary = model.summary(|m| m.forward(&x, &mut Pass::eval()));
-    /// assert_eq!(summary.row("0").unwrap().parameters, 10);
-    /// ```
     pub fn row(&self, path: &str) -> Option<&SummaryRow> {
         self.rows.iter().find(|row| row.path == path)
     }

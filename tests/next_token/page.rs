@@ -16,8 +16,7 @@ fn train(place: &Place, folder: &str, more: &[&str]) {
 fn data(path: PathBuf) -> Value {
     let html = fs::read_to_string(path).unwrap();
     assert!(html.starts_with("<!doctype html>") && html.trim_end().ends_with("</html>"));
-    let (_, rest) = html.split_once("id=\"data\">").unwrap();
-    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+    crate::browser::document::data(&html)
 }
 
 fn page(place: &Place, folder: &str) -> Value {

@@ -61,34 +61,18 @@ pub struct AttentionExplorer {
 
 impl AttentionExplorer {
     /// An explorer without a text, whose page has this title.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// assert!(AttentionExplorer::new("Heads").html().contains("<title>Heads</title>"));
-    /// ```
     pub fn new(title: &str) -> Self {
         let page = AttentionPage::new(title);
         AttentionExplorer { page, texts: Vec::new(), gradients: true, ablations: false }
     }
 
     /// Sets the line below the title.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// assert!(AttentionExplorer::new("Heads").note("after training").html().contains("after training"));
-    /// ```
     pub fn note(mut self, note: &str) -> Self {
         self.page.note(note);
         self
     }
 
     /// Sets the layer and the head that are shown first, counted from 0.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// let explorer = AttentionExplorer::new("Heads").start(0, 2);
-    /// assert!(explorer.html().contains("\"start\":[0,2]"));
-    /// ```
     pub fn start(mut self, layer: usize, head: usize) -> Self {
         self.page.start(layer, head);
         self
@@ -96,11 +80,6 @@ impl AttentionExplorer {
 
     /// Sets the largest size of the page in bytes; see
     /// [`AttentionPage::limit`](crate::attention::AttentionPage::limit).
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// assert!(AttentionExplorer::new("Heads").limit(500_000).html().len() < 500_000);
-    /// ```
     pub fn limit(mut self, bytes: usize) -> Self {
         self.page.limit(bytes);
         self
@@ -108,11 +87,6 @@ impl AttentionExplorer {
 
     /// Whether gradients of the loss by the weights are computed, by another forward pass and a backward
     /// pass; by default they are.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// let explorer = AttentionExplorer::new("Heads").gradients(false);
-    /// ```
     pub fn gradients(mut self, on: bool) -> Self {
         self.gradients = on;
         self
@@ -120,11 +94,6 @@ impl AttentionExplorer {
 
     /// Whether the loss without each head is computed: with its output set to 0, by one forward pass for
     /// each head of each layer. By default it is not.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// let explorer = AttentionExplorer::new("Heads").ablations(true);
-    /// ```
     pub fn ablations(mut self, on: bool) -> Self {
         self.ablations = on;
         self
@@ -201,17 +170,6 @@ impl AttentionExplorer {
     ///
     /// # Panics
     /// As [`Gpt::forward`].
-    ///
-    /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_study::{AttentionExplorer, ExplorerText};
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// # let config = GptConfig { vocab: 5, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// let mut explorer = AttentionExplorer::new("Two tokens");
-    /// let text = ExplorerText::new("ab", ["a", "b"]);
-    /// explorer.record_gpt("untrained", &model, &text, &Tensor::from([[0i64, 1]]));
-    /// ```
     #[track_caller]
     pub fn record_gpt<T: Real>(
         &mut self,
@@ -234,21 +192,11 @@ impl AttentionExplorer {
     }
 
     /// The page; see [`AttentionPage::page`](crate::attention::AttentionPage::page).
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// assert!(AttentionExplorer::new("Heads").page().html().contains("Heads"));
-    /// ```
     pub fn page(&self) -> Page {
         self.page.page()
     }
 
     /// The document.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// assert!(AttentionExplorer::new("Heads").html().starts_with("<!doctype html>"));
-    /// ```
     pub fn html(&self) -> String {
         self.page.html()
     }
@@ -257,14 +205,6 @@ impl AttentionExplorer {
     ///
     /// # Errors
     /// If the file cannot be written; the message names it.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// let path = std::env::temp_dir().join("retrograd_explorer_example.html");
-    /// AttentionExplorer::new("Heads").write(&path)?;
-    /// # std::fs::remove_file(&path)?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.page.write(path)
     }

@@ -1,6 +1,7 @@
 //! The observer of attention in a forward pass, which may change a call: a head switched off, or the weights as
 //! variables.
 
+use crate::locked::locked;
 use crate::record::{ModuleNames, Modules, Threads};
 use retrograd_autograd::Var;
 use retrograd_nn::Module;
@@ -10,7 +11,7 @@ use retrograd_tensor::settings::with_observer;
 use retrograd_tensor::{Real, Tensor};
 use std::mem;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A call of attention that was observed.
 pub(super) struct Seen<T: Real> {
@@ -90,7 +91,7 @@ pub(super) fn observe<T: Real, R>(
 
 impl<T: Real> Tap<T> {
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 }
 

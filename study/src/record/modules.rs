@@ -1,11 +1,12 @@
 //! The modules whose forward passes run on a thread.
 
 use super::recording::{Constant, ModulePath, Source};
+use crate::locked::locked;
 use retrograd_nn::{Module, for_each_module, short_type};
 use retrograd_tensor::Real;
 use retrograd_tensor::observe::{ModulePart, ModuleStart};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The address of a module, and its type: a struct and its first field have the same address.
 type Key = (usize, &'static str);
@@ -62,7 +63,7 @@ impl ModuleNames {
         if all.len() == 1 {
             return Some(all[0]);
         }
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = locked(&self.turns);
         let turn = turns.entry(key).or_default();
         *turn += 1;
         Some(all[(*turn - 1) % all.len()])

@@ -2,7 +2,7 @@
 
 use super::collect::Collected;
 use super::data::*;
-use super::elements::{self, Evaluated};
+use super::elements::Evaluated;
 use super::names::Names;
 use super::values::{Number, Values};
 use crate::record::{Constant, Event, Operation, Recording, Source, Target, What, Which};
@@ -162,7 +162,11 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         runs: runs.len(),
         loss: seen.recording.loss.map(Number),
     };
-    data.modules = modules(names);
+    data.modules = names.modules.clone();
+    if data.modules.is_empty() {
+        let (path, type_name) = (String::new(), "program".into());
+        data.modules.push(ModuleRow { path, type_name, parent: -1 });
+    }
     let attributed = names.attribute(&shown);
     let mut gradients = Gradients::new(clock);
 
@@ -184,7 +188,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         match (result, leaf) {
             (Some(result), _) => {
                 node.value = Some(push(&mut data.values, result.values));
-                node.elements = element_rows(result.elements);
+                node.elements = result.elements;
             }
             (None, Some(leaf)) => node.value = Some(push(&mut data.values, leaf.values.clone())),
             (None, None) => {}
@@ -217,7 +221,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         node.inside = seen.recording.operations[seen.operations[i]].definition.clone();
         if let Some(result) = collected.results.remove(&seen.operations[i]) {
             node.value = Some(push(&mut data.values, result.values));
-            node.elements = element_rows(result.elements);
+            node.elements = result.elements;
         }
         data.nodes.push(node);
     }
@@ -288,33 +292,6 @@ fn terms<'a>(
 fn push(all: &mut Vec<Values>, values: Values) -> usize {
     all.push(values);
     all.len() - 1
-}
-
-fn element_rows(elements: Vec<super::collect::Element>) -> Vec<ElementRow> {
-    let row = |e: super::collect::Element| ElementRow {
-        index: match e.index.is_empty() {
-            true => "the only element".into(),
-            false => elements::bracketed(&e.index),
-        },
-        forward: e.text,
-        parts: Vec::new(),
-        terms: Vec::new(),
-        check: None,
-    };
-    elements.into_iter().map(row).collect()
-}
-
-fn modules(names: &Names) -> Vec<ModuleRow> {
-    let row = |m: &super::names::Module| ModuleRow {
-        path: m.path.clone(),
-        type_name: m.type_name.clone(),
-        parent: m.parent.map_or(-1, |p| p as isize),
-    };
-    let mut rows: Vec<ModuleRow> = names.modules.iter().map(row).collect();
-    if rows.is_empty() {
-        rows.push(ModuleRow { path: String::new(), type_name: "program".into(), parent: -1 });
-    }
-    rows
 }
 
 fn leaf_shape(operations: &[&Operation], id: Id) -> Vec<usize> {

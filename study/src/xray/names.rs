@@ -1,5 +1,6 @@
 //! Names of leaves and modules, and the module that each operation belongs to.
 
+use super::data::ModuleRow;
 use super::values::Values;
 use crate::record::{Constant, Operation, Recording, Source, is_inside};
 use retrograd_autograd::Id;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 pub(super) struct Names {
     pub(super) leaves: BTreeMap<Id, Leaf>,
     /// Modules in the order of a walk, the model itself first.
-    pub(super) modules: Vec<Module>,
+    pub(super) modules: Vec<ModuleRow>,
 }
 
 /// A leaf with a name.
@@ -27,21 +28,14 @@ pub(super) struct Leaf {
     pub(super) values: Values,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Module {
-    pub(super) path: String,
-    pub(super) type_name: String,
-    /// The module around it; `None` for the model.
-    pub(super) parent: Option<usize>,
-}
-
 impl Names {
     pub(super) fn add_module(&mut self, path: &str, type_name: &str) {
-        let around = |m: &Module| is_inside(path, &m.path);
+        let around = |m: &ModuleRow| is_inside(path, &m.path);
         let parent = (0..self.modules.len()).filter(|&i| around(&self.modules[i]));
         let parent = parent.max_by_key(|&i| self.modules[i].path.len());
+        let parent = parent.map_or(-1, |p| p as isize);
         let (path, type_name) = (path.to_string(), type_name.to_string());
-        self.modules.push(Module { path, type_name, parent });
+        self.modules.push(ModuleRow { path, type_name, parent });
     }
 
     /// The modules whose forward passes were recorded, if none are known.
@@ -101,7 +95,8 @@ impl Names {
         };
         let observed = |op: &Operation| {
             let called = op.module.as_ref()?;
-            let is_it = |m: &Module| (&m.path, &m.type_name) == (&called.path, &called.type_name);
+            let is_it =
+                |m: &ModuleRow| (&m.path, &m.type_name) == (&called.path, &called.type_name);
             self.modules.iter().position(is_it)
         };
         let path = |m: usize| &self.modules[m].path[..];
@@ -147,7 +142,7 @@ mod tests {
         }
         names.add_recorded(&recording);
         let paths: Vec<_> = names.modules.iter().map(|m| (&m.path[..], m.parent)).collect();
-        assert_eq!(paths, [("", None), ("h.2", Some(0)), ("h.2.a", Some(1)), ("h.10", Some(0))]);
+        assert_eq!(paths, [("", -1), ("h.2", 0), ("h.2.a", 1), ("h.10", 0)]);
         let operations: Vec<&Operation> = recording.operations.iter().collect();
         assert_eq!(names.attribute(&operations), [3, 2, 1]);
     }

@@ -1,5 +1,8 @@
 //! The attention explorer: what is on the page equals what the model computes.
 
+#[path = "../browser/document.rs"]
+mod document;
+
 use retrograd_autograd::Var;
 use retrograd_nn::attention::{
     Mask, MultiHeadAttention, MultiHeadConfig, Sink, Spec, attend, attend_all,
@@ -24,33 +27,11 @@ fn randn(shape: [usize; 2], seed: u64) -> Tensor<f64> {
 
 /// The data of a page.
 fn data(explorer: &AttentionExplorer) -> Value {
-    let html = explorer.html();
-    let start = html.find("id=\"data\">").expect("data") + "id=\"data\">".len();
-    let end = start + html[start..].find("</script>").expect("the end of the data");
-    serde_json::from_str(&html[start..end]).expect("JSON")
+    document::data(&explorer.html())
 }
 
-/// The bytes of a text in base64.
 fn bytes(text: &Value) -> Vec<u8> {
-    let digit = |c: u8| match c {
-        b'A'..=b'Z' => c - b'A',
-        b'a'..=b'z' => c - b'a' + 26,
-        b'0'..=b'9' => c - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => panic!("{c} is no digit"),
-    };
-    let text = text.as_str().expect("text").trim_end_matches('=');
-    let (mut out, mut buffer, mut bits) = (Vec::new(), 0u32, 0);
-    for c in text.bytes() {
-        buffer = buffer << 6 | u32::from(digit(c));
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            out.push((buffer >> bits) as u8);
-        }
-    }
-    out
+    document::base64(text.as_str().expect("text"))
 }
 
 fn floats(text: &Value) -> Vec<f64> {
