@@ -60,13 +60,7 @@ fn main() -> ExitCode {
     retrograd::study::from_env();
     let args = Args::parse();
     environment::check("close other programs");
-    output::end(match Ranks::start().and_then(|ranks| run(&args, &ranks)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            output::fault(&format!("error: {e}"));
-            ExitCode::FAILURE
-        }
-    })
+    output::exit_code(Ranks::start().and_then(|ranks| run(&args, &ranks)))
 }
 
 fn run(args: &Args, ranks: &Ranks) -> Result<(), String> {

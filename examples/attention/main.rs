@@ -24,7 +24,6 @@ mod translation;
 mod translator;
 
 use clap::{Parser, ValueEnum};
-use output::note;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -64,18 +63,11 @@ fn main() -> ExitCode {
     retrograd::study::from_env();
     let args = Args::parse();
     environment::check("close other programs");
-    output::end(match run(&args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(e) => {
-            note!("error: {e}");
-            ExitCode::FAILURE
-        }
-    })
+    output::exit_code(run(&args))
 }
 
-/// Runs what the arguments select; false if a check fails.
-fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
+/// Runs what the arguments select.
+fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let asked: Vec<&str> = args.date.iter().map(String::as_str).collect();
     dates::encode(&asked)?;
     std::fs::create_dir_all(&args.out)
@@ -90,8 +82,8 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         let page = args.out.join("dates.html");
         good &= translation::run(args.seed, args.steps.unwrap_or(1500), &asked, &page)?;
     }
-    if args.check && !good {
-        note!("error: a model did not learn its task");
+    match args.check && !good {
+        true => Err("a model did not learn its task".into()),
+        false => Ok(()),
     }
-    Ok(good || !args.check)
 }

@@ -47,7 +47,8 @@ pub fn run(seed: u64, steps: u64, page: &Path) -> Result<bool, Box<dyn Error>> {
     );
 
     let title = "Which noun does \u{201c}it\u{201d} mean?";
-    let mut explorer = AttentionExplorer::new(title).ablations(true).note(
+    let mut explorer = AttentionExplorer::new(title).ablations(true);
+    explorer.page.note(
         "Attention weights before and after training. After it, a head attends from \u{201c}it\u{201d} \
          to the noun that the pronoun refers to.",
     );
@@ -92,7 +93,8 @@ pub fn run(seed: u64, steps: u64, page: &Path) -> Result<bool, Box<dyn Error>> {
     say!("    before training                            {}", percent(guesses_before));
     say!("    without that head                          {}", percent(without));
 
-    explorer.start(best.layer, best.head).write(page)?;
+    explorer.page.start(best.layer, best.head);
+    explorer.page.write(page)?;
     say!("\n{} shows weights, scores and ablations of every head\n", page.display());
     Ok(judged.weight > 0.5 && accuracy > 0.95)
 }

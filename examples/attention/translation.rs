@@ -32,7 +32,8 @@ pub fn run(seed: u64, steps: u64, asked: &[&str], page: &Path) -> Result<bool, B
     let pair = |i: usize| Pair { written: held_out[i].written(2 + i), date: held_out[i] };
     let shown = [pair(0), pair(1), pair(2)];
     let title = "Dates by cross-attention";
-    let mut explorer = AttentionExplorer::new(title).ablations(true).note(
+    let mut explorer = AttentionExplorer::new(title).ablations(true);
+    explorer.page.note(
         "The encoder reads a date, and the decoder writes it in the format of ISO 8601. A query of the \
          decoder is labelled by the symbol that it writes.",
     );
@@ -61,7 +62,7 @@ pub fn run(seed: u64, steps: u64, asked: &[&str], page: &Path) -> Result<bool, B
     say!("together {right} of {}.\n", EACH * FORMATS);
 
     print_alignment(&model, &shown[0].written)?;
-    explorer.write(page)?;
+    explorer.page.write(page)?;
     say!("\n{} shows weights and scores of every head", page.display());
     if !asked.is_empty() {
         let (tokens, lengths) = encode(asked)?;

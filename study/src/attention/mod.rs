@@ -1,7 +1,7 @@
 //! The attention explorer: what the heads of a model attend to, as a page.
 //!
 //! [`AttentionPage`] takes plain data: texts, and the weights of heads as rows of numbers. A model's are
-//! collected by `AttentionExplorer` of the nn crate.
+//! collected by [`AttentionExplorer`](crate::AttentionExplorer).
 
 mod head;
 mod pairs;

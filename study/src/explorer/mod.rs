@@ -8,15 +8,12 @@ mod text;
 pub use text::ExplorerText;
 
 use crate::attention::{AttentionLayer, AttentionLook, AttentionPage, AttentionText, HeadMap};
-use crate::page::Page;
 use digest::{Digest, default_pair, digest, joined};
 use layers::{Found, layers};
 use retrograd_autograd::{Gradients, Var, no_grad, with_grad_enabled};
 use retrograd_nn::{Gpt, Module, Pass};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::{Real, Tensor};
-use std::io;
-use std::path::Path;
 use tap::{Experiment, Observed, observe};
 
 /// A text, its place on the page, and the pair that is shown first.
@@ -48,11 +45,12 @@ const GRADIENTS: usize = 1 << 24;
 /// let text = ExplorerText::new("four letters", ["a", "b", "c", "b"]);
 /// let mut explorer = AttentionExplorer::new("Attention of an untrained model").ablations(true);
 /// explorer.record_gpt("untrained", &model, &text, &Tensor::from([[0i64, 1, 2, 1]]));
-/// assert!(explorer.html().contains("transformer.h.1.attn"));
+/// assert!(explorer.page.html().contains("transformer.h.1.attn"));
 /// ```
 #[derive(Clone, Debug)]
 pub struct AttentionExplorer {
-    page: AttentionPage,
+    /// The page, to be written; its note, its limit, and the head that it shows first can be set.
+    pub page: AttentionPage,
     /// The texts so far, their places on the page, and the pairs that are shown first.
     texts: Vec<KnownText>,
     gradients: bool,
@@ -64,25 +62,6 @@ impl AttentionExplorer {
     pub fn new(title: &str) -> Self {
         let page = AttentionPage::new(title);
         AttentionExplorer { page, texts: Vec::new(), gradients: true, ablations: false }
-    }
-
-    /// Sets the line below the title.
-    pub fn note(mut self, note: &str) -> Self {
-        self.page.note(note);
-        self
-    }
-
-    /// Sets the layer and the head that are shown first, counted from 0.
-    pub fn start(mut self, layer: usize, head: usize) -> Self {
-        self.page.start(layer, head);
-        self
-    }
-
-    /// Sets the largest size of the page in bytes; see
-    /// [`AttentionPage::limit`](crate::attention::AttentionPage::limit).
-    pub fn limit(mut self, bytes: usize) -> Self {
-        self.page.limit(bytes);
-        self
     }
 
     /// Whether gradients of the loss by the weights are computed, by another forward pass and a backward
@@ -191,24 +170,6 @@ impl AttentionExplorer {
         });
     }
 
-    /// The page; see [`AttentionPage::page`](crate::attention::AttentionPage::page).
-    pub fn page(&self) -> Page {
-        self.page.page()
-    }
-
-    /// The document.
-    pub fn html(&self) -> String {
-        self.page.html()
-    }
-
-    /// Writes the document to a file.
-    ///
-    /// # Errors
-    /// If the file cannot be written; the message names it.
-    pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        self.page.write(path)
-    }
-
     /// The place of a text on the page, and the pair that is shown first, which is chosen in the first
     /// look at the text: in the last layer in which its first sequence attends.
     fn place_of<T: Real>(
@@ -224,7 +185,7 @@ impl AttentionExplorer {
             let chosen = found.iter().rev().find_map(|layer| {
                 let seen = &observed.calls[*layer.calls.first()?];
                 let [_, _, lq, lk] = seen.call.sizes();
-                let [queries, keys] = text.sequences_of(&layer.path, lq, lk);
+                let [queries, keys] = text.sequences_of(&layer.module.path, lq, lk);
                 (queries == Some(0)).then_some((seen, keys == Some(0)))
             });
             let (seen, is_self) = chosen?;
@@ -274,8 +235,8 @@ fn layer_of<T: Real>(
     pair: Option<(usize, usize)>,
 ) -> AttentionLayer {
     let mut shown = AttentionLayer {
-        name: layer.path.clone(),
-        kind: layer.type_name.clone(),
+        name: layer.module.path.clone(),
+        kind: layer.module.type_name.clone(),
         sequences: [0, 0],
         parts: String::new(),
         heads: Vec::new(),
@@ -291,7 +252,7 @@ fn layer_of<T: Real>(
     };
     let seen = &observed.calls[first];
     let [_, heads, lq, lk] = seen.call.sizes();
-    let found = text.sequences_of(&layer.path, lq, lk);
+    let found = text.sequences_of(&layer.module.path, lq, lk);
     shown.sequences = found.map(|s| s.unwrap_or(0));
     if found.contains(&None) {
         shown.notes.push(format!(

@@ -2,7 +2,7 @@
 //! variables.
 
 use crate::locked::locked;
-use crate::record::{ModuleNames, Modules, Threads};
+use crate::record::{ModuleNames, ModulePath, Modules, Threads};
 use retrograd_autograd::Var;
 use retrograd_nn::Module;
 use retrograd_nn::attention::observe::{AttentionCall, AttentionEvent, Change, Rotation};
@@ -22,10 +22,7 @@ pub(super) struct Seen<T: Real> {
 
 /// A call of a module.
 pub(super) struct Called {
-    /// The path of the module.
-    pub path: String,
-    /// Its type, without the path.
-    pub type_name: String,
+    pub module: ModulePath,
     /// The places from its beginning to its end.
     pub places: Range<usize>,
 }
@@ -110,8 +107,7 @@ impl<T: Real> Observer for Tap<T> {
                 let call = state.threads.here().end().filter(|_| output.is_some());
                 if let Some((module, began)) = call.filter(|_| !state.threads.is_in_shard()) {
                     let places = began..state.last;
-                    let (path, type_name) = (module.path, module.type_name);
-                    state.observed.modules.push(Called { path, type_name, places });
+                    state.observed.modules.push(Called { module, places });
                 }
             }
             Event::Other(any) if !state.threads.is_in_shard() => {

@@ -3,6 +3,7 @@
 use super::RecordedStep;
 use super::data::{Data, EventRow, Node};
 use super::differences;
+use super::elements::bracketed;
 use crate::record::What;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -335,10 +336,7 @@ impl<'a> Tape<'a> {
 }
 
 fn shape(node: &Node) -> String {
-    let shape = |s: &Vec<usize>| {
-        let sizes: Vec<String> = s.iter().map(usize::to_string).collect();
-        if s.is_empty() { "scalar".into() } else { format!("[{}]", sizes.join(", ")) }
-    };
+    let shape = |s: &Vec<usize>| if s.is_empty() { "scalar".into() } else { bracketed(s) };
     node.shapes.iter().map(shape).collect::<Vec<String>>().join(" ")
 }
 

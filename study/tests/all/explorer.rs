@@ -27,7 +27,7 @@ fn randn(shape: [usize; 2], seed: u64) -> Tensor<f64> {
 
 /// The data of a page.
 fn data(explorer: &AttentionExplorer) -> Value {
-    document::data(&explorer.html())
+    document::data(&explorer.page.html())
 }
 
 fn bytes(text: &Value) -> Vec<u8> {
@@ -107,7 +107,8 @@ fn letters(tokens: &Tensor<i64>) -> ExplorerText {
 
 fn explored(model: &Gpt<f64>, length: usize) -> Value {
     let tokens = tokens(length);
-    let mut explorer = AttentionExplorer::new("Test").limit(100_000_000);
+    let mut explorer = AttentionExplorer::new("Test");
+    explorer.page.limit(100_000_000);
     explorer.record_gpt("now", model, &letters(&tokens), &tokens);
     data(&explorer)
 }
@@ -428,7 +429,8 @@ fn keys_without_a_token_are_noted() {
 #[test]
 fn what_is_missing_is_said() {
     let model = Linear::<f64>::new(4, 4, &mut Rng::new(1));
-    let mut explorer = AttentionExplorer::new("Test").limit(10);
+    let mut explorer = AttentionExplorer::new("Test");
+    explorer.page.limit(10);
     let x = Var::constant(randn([3, 4], 2));
     let text = ExplorerText::new("t", ["a", "b", "c"]);
     explorer.record("now", &model, &text, || model.forward(&x, &mut Pass::eval()));
@@ -445,10 +447,12 @@ fn what_is_missing_is_said() {
     let mut sharded = AttentionExplorer::new("Test");
     let run = || par::shards(2, shard).remove(0);
     with_threads(1, || sharded.record("now", &model, &text, run)); // which computes all shards
-    let page = data(&sharded.start(3, 1));
+    sharded.page.start(3, 1);
+    let page = data(&sharded);
     assert_eq!(page["looks"][0]["notes"][0].as_str().unwrap(), note);
     assert!(page["start"].is_null() && page["note"].to_string().contains("no head 1 of layer 3"));
-    assert!(data(&explorer.limit(1_000_000)).get("exceeded").is_none());
+    explorer.page.limit(1_000_000);
+    assert!(data(&explorer).get("exceeded").is_none());
 }
 
 /// Observing changes no bit of the output, and ends with the recording.
