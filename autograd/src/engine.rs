@@ -9,8 +9,7 @@ use crate::graph::{
 };
 use crate::observe;
 use crate::operation::{Call, Kind, Op};
-use retrograd_tensor::observe::is_observed;
-use retrograd_tensor::{Real, Tensor};
+use retrograd_tensor::{Real, Shape, Tensor};
 use smallvec::smallvec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ pub(crate) struct Engine<T: Real> {
     /// No gradient is propagated to variables with lower ids.
     oldest: Option<Id>,
     /// Operations to be differentiated, by id.
-    pending: BTreeMap<Id, Pending<T>>,
+    pending: BTreeMap<Id, Box<Pending<T>>>,
     found: Found<T>,
 }
 
@@ -64,9 +63,10 @@ impl<T: Real> Engine<T> {
     ) -> Result<Found<T>, String> {
         for (root, g) in roots {
             observe::seeded(root, &g);
-            self.propagate(&root.edge, g, None);
+            self.propagate(&root.edge, g);
         }
-        while let Some((id, Pending { node, grads })) = self.pending.pop_last() {
+        while let Some((id, pending)) = self.pending.pop_last() {
+            let Pending { node, grads } = *pending;
             for (id, g) in (0..).map(|i| id.offset(i)).zip(&grads) {
                 if g.is_some() && self.keep.contains(&id) {
                     self.found.insert(id, g.clone());
@@ -87,9 +87,12 @@ impl<T: Real> Engine<T> {
             // Sums do not depend on the order in which a rule names its inputs.
             input_grads.0.sort_by_key(|g| g.at);
             input_grads.check(&node)?;
-            for InputGrad { at, value, .. } in input_grads.0 {
+            for InputGrad { at, value: mut g, .. } in input_grads.0 {
                 let input = &node.inputs()[at];
-                self.propagate(&input.edge, in_shape(input, value), Some((&node, at)));
+                sum_to(&mut g, &input.shape);
+                let delivery = reported.delivery(at, &g);
+                let sum = self.propagate(&input.edge, g);
+                delivery.report(sum);
             }
             drop(reported);
             done(&node, &mut self.found);
@@ -116,38 +119,39 @@ impl<T: Real> Engine<T> {
         Ok(rule.backward(&Cx { node, inputs, in_definition: false }, &grads))
     }
 
-    /// Adds a gradient, which the rule of an operation returned for an input, to that of a leaf or of an output.
-    fn propagate(&mut self, edge: &Edge<T>, g: Var<T>, from: Option<(&Arc<Node<T>>, usize)>) {
+    /// Adds a gradient to the sum of a leaf or of an output. Returns the sum so far, and whether it had received
+    /// a gradient before; `None` if its gradient is not wanted.
+    fn propagate(&mut self, edge: &Edge<T>, g: Var<T>) -> Option<(&Var<T>, bool)> {
         if edge.id() < self.oldest {
-            return;
+            return None;
         }
         let sum = match edge {
-            Edge::Constant => return,
+            Edge::Constant => return None,
             Edge::Leaf(id) => self.found.entry(*id).or_default(),
             Edge::Node(node, output) => {
-                let pending = self.pending.entry(node.id()).or_insert_with(|| Pending {
-                    node: node.clone(),
-                    grads: smallvec![None; node.outputs().len()],
+                let pending = self.pending.entry(node.id()).or_insert_with(|| {
+                    let grads = smallvec![None; node.outputs().len()];
+                    Box::new(Pending { node: node.clone(), grads })
                 });
                 &mut pending.grads[*output]
             }
         };
-        let observed = from.filter(|_| is_observed()).map(|from| (from, g.clone(), sum.is_some()));
-        match sum {
-            None => *sum = Some(g),
-            Some(sum) if self.recording => *sum = sum.add(&g),
+        let Some(sum) = sum else { return Some((sum.insert(g), false)) };
+        if self.recording {
+            *sum = sum.add(&g);
+        } else {
             // In place, unless another variable shares the storage (copy-on-write).
-            Some(sum) => sum.leaf_value_mut().add_assign(g.value()),
+            sum.leaf_value_mut().add_assign(g.value());
         }
-        if let (Some((from, g, is_added)), Some(sum)) = (observed, sum) {
-            observe::delivered(from, g, sum, is_added);
-        }
+        Some((sum, true))
     }
 }
 
-/// The gradient of an input, summed over the axes along which the input was broadcast.
-pub(crate) fn in_shape<T: Real>(input: &Input<T>, g: Var<T>) -> Var<T> {
-    if *g.shape() == input.shape { g } else { g.sum_to(input.shape) }
+/// Sums the gradient of an input over the axes along which the input was broadcast.
+pub(crate) fn sum_to<T: Real>(g: &mut Var<T>, shape: &Shape) {
+    if g.shape() != shape {
+        *g = g.sum_to(*shape);
+    }
 }
 
 /// The gradients of a fused operation, computed by differentiating its definition. The definition

@@ -1,6 +1,6 @@
 //! What tools do with a recorded operation: evaluate its definition, and call its rule.
 
-use crate::engine::{Engine, in_shape};
+use crate::engine::{Engine, sum_to};
 use crate::graph::{Cx, Edge, Id, Input, Node, Var};
 use crate::var::no_grad;
 use retrograd_tensor::Real;
@@ -34,9 +34,9 @@ impl<T: Real> Node<T> {
         let rule = self.rule(true)?;
         let engine = Engine::new(true, false, Vec::new(), None);
         let gradients = gradients.iter().cloned().collect();
-        let all = no_grad(|| engine.differentiate(self, &*rule, gradients)).ok()?;
+        let mut all = no_grad(|| engine.differentiate(self, &*rule, gradients)).ok()?;
         all.check(self).ok()?;
-        let inputs = self.inputs();
-        Some(all.0.into_iter().map(|g| (g.at, in_shape(&inputs[g.at], g.value))).collect())
+        all.0.iter_mut().for_each(|g| sum_to(&mut g.value, self.inputs()[g.at].shape()));
+        Some(all.0.into_iter().map(|g| (g.at, g.value)).collect())
     }
 }

@@ -40,13 +40,14 @@ impl<T: Real> Var<T> {
     pub fn from_op<'a, const N: usize, R>(
         call: impl Into<Call>,
         value: Tensor<T>,
-        inputs: [impl Into<Option<&'a Var<T>>>; N],
+        inputs: [impl Into<Option<&'a Var<T>>> + Copy; N],
         record: impl FnOnce([Operand<'a, T>; N]) -> R,
     ) -> Var<T>
     where
         R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
     {
-        let (call, inputs) = (call.into(), inputs.map(Into::into));
+        let call = call.into();
+        let inputs: [Option<&Var<T>>; N] = array::from_fn(|i| inputs[i].into());
         let seen = observe::called(&call);
         let mut edge = Edge::Constant;
         if is_recorded(&inputs) {
@@ -87,13 +88,14 @@ impl<T: Real> Var<T> {
     pub fn from_op_outputs<'a, const N: usize, R>(
         call: impl Into<Call>,
         values: Vec<Tensor<T>>,
-        inputs: [impl Into<Option<&'a Var<T>>>; N],
+        inputs: [impl Into<Option<&'a Var<T>>> + Copy; N],
         record: impl FnOnce([Operand<'a, T>; N]) -> R,
     ) -> Vec<Var<T>>
     where
         R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync + 'static,
     {
-        let (call, inputs) = (call.into(), inputs.map(Into::into));
+        let call = call.into();
+        let inputs: [Option<&Var<T>>; N] = array::from_fn(|i| inputs[i].into());
         let seen = observe::called(&call);
         let mut results: Vec<Var<T>> = values.into_iter().map(Var::constant).collect();
         if is_recorded(&inputs) {
@@ -161,10 +163,11 @@ impl<T: Real> Var<T> {
     pub fn from_fused<'a, const N: usize, const M: usize, F: Fused<T, M>>(
         call: impl Into<Call>,
         values: [Tensor<T>; M],
-        inputs: [impl Into<Option<&'a Var<T>>>; N],
+        inputs: [impl Into<Option<&'a Var<T>>> + Copy; N],
         record: impl FnOnce([Operand<'a, T>; N]) -> F,
     ) -> [Var<T>; M] {
-        let (call, inputs) = (call.into(), inputs.map(Into::into));
+        let call = call.into();
+        let inputs: [Option<&Var<T>>; N] = array::from_fn(|i| inputs[i].into());
         let seen = observe::called(&call);
         let mut results = values.map(Var::constant);
         if is_recorded(&inputs) {
@@ -251,7 +254,8 @@ impl<T: Real> Operand<'_, T> {
 
     /// A slot without the value.
     pub fn slot(self) -> Slot<T> {
-        self.save_if(false)
+        let at = self.var.map(|_| self.at);
+        Slot { op: self.op, at, needs_grad: self.needs_grad(), value: None }
     }
 
     /// A slot with the value.
@@ -262,15 +266,12 @@ impl<T: Real> Operand<'_, T> {
     /// A slot, with the value on a condition: usually that the gradient of another input, which
     /// depends on it, is needed.
     pub fn save_if(self, condition: bool) -> Slot<T> {
+        let mut slot = self.slot();
         if let Some(var) = self.var.filter(|_| condition) {
             observe::saved_input(self.at, var.value());
+            slot.value = Some(var.value().clone());
         }
-        Slot {
-            op: self.op,
-            at: self.var.map(|_| self.at),
-            needs_grad: self.needs_grad(),
-            value: self.var.filter(|_| condition).map(|var| var.value().clone()),
-        }
+        slot
     }
 }
 

@@ -170,7 +170,7 @@ impl Op {
 
     /// A call with an attribute; further ones follow by [`Call::with`].
     pub fn with(&'static self, name: &'static str, value: impl Into<Attribute>) -> Call {
-        Call::from(self).with(name, value)
+        Call { op: self, attributes: SmallVec::from_buf([(name, value.into())]) }
     }
 
     /// The names of the inputs that were given; of any number of inputs, all have the same name.

@@ -1,7 +1,7 @@
 //! Chapter 12: Extending: an operation, an attention and a kernel of your own.
 //!
 //! The traits and constructors that the library's own operations are made of are public. This chapter
-//! adds one of each kind in a program; `CONTRIBUTING.md` and `ARCHITECTURE.md` say what is needed in
+//! adds one of each kind in a program; `CONTRIBUTING.md` says what is needed in
 //! addition for a part of the library: rows of test tables.
 //!
 //! # A pointwise operation
@@ -213,7 +213,7 @@
 //! assert!(whole.square().sum(..).backward().get(&layer.temperature).is_some());
 //! ```
 //!
-//! The steps to a variant in the library, with its row of tests, are in `ARCHITECTURE.md`.
+//! The steps to a variant in the library, with its row of tests, are in `CONTRIBUTING.md`.
 //!
 //! # A kernel
 //!

@@ -235,6 +235,27 @@ impl<T: Real> ReportedRule<'_, T> {
             tell(|| GraphEvent::RuleDropped(self.node.clone()));
         }
     }
+
+    /// A gradient that the rule returned for an input is going to be propagated.
+    #[inline]
+    pub(crate) fn delivery(&self, input: usize, gradient: &Var<T>) -> Delivery<T> {
+        let reported = || Box::new((self.node.clone(), input, gradient.clone()));
+        Delivery(self.is_reported.then(reported))
+    }
+}
+
+/// The gradient of an input of an operation, if it is observed.
+pub(crate) struct Delivery<T: Real>(Option<Box<(Arc<Node<T>>, usize, Var<T>)>>);
+
+impl<T: Real> Delivery<T> {
+    /// It was propagated, to a variable that has received `sum` so far; whether it was added to an earlier one.
+    #[inline]
+    pub(crate) fn report(self, sum: Option<(&Var<T>, bool)>) {
+        if let (Some(delivered), Some((sum, is_added))) = (self.0, sum) {
+            let (node, input, gradient) = *delivered;
+            tell(|| GraphEvent::Delivered { node, input, gradient, sum: sum.clone(), is_added });
+        }
+    }
 }
 
 impl<T: Real> Drop for ReportedRule<'_, T> {
@@ -244,19 +265,6 @@ impl<T: Real> Drop for ReportedRule<'_, T> {
             tell(|| GraphEvent::<T>::RuleEnded);
         }
     }
-}
-
-/// A gradient was propagated to an input of an operation, whose variable has received `sum` so far.
-#[cold]
-#[inline(never)]
-pub(crate) fn delivered<T: Real>(
-    (node, input): (&Arc<Node<T>>, usize),
-    gradient: Var<T>,
-    sum: &Var<T>,
-    is_added: bool,
-) {
-    let (node, sum) = (node.clone(), sum.clone());
-    tell(|| GraphEvent::Delivered { node, input, gradient, sum, is_added });
 }
 
 /// A backward pass has ended.

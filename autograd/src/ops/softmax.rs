@@ -87,6 +87,7 @@ impl<T: Real> Var<T> {
     }
 
     /// Records the node of a softmax with the result `value`.
+    #[inline]
     #[track_caller]
     fn normalized(&self, value: Tensor<T>, axis: isize) -> Var<T> {
         let (output, call) = (value.clone(), SOFTMAX.with("axes", self.axes("softmax", axis)));
