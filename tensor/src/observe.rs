@@ -13,7 +13,7 @@ mod region;
 
 pub use kernel::{KernelCall, RunningCall, Size, begin, end};
 pub use module::{ModulePart, ModuleParts, ModuleStart, OpenModule};
-pub use region::{Divide, Division, Region, Shard, Span, shard, span};
+pub use region::{Divide, Division, Region, Span, shard, span};
 pub(crate) use region::{region, region_with, task};
 
 use crate::shape::Shape;

@@ -123,23 +123,24 @@ pub fn span(name: &'static str) -> Span {
     if is_reported {
         tell(&Event::SpanBegan(name));
     }
-    Span { is_reported, here: PhantomData }
+    Span { end: is_reported.then_some(|| tell(&Event::SpanEnded)), here: PhantomData }
 }
 
-/// An open [`span`]; it ends when this value is dropped.
-#[must_use = "a span ends when it is dropped"]
+/// An open [`span`] or [`shard`]; it ends when this value is dropped.
+#[must_use = "it ends when it is dropped"]
 #[derive(Debug)]
 pub struct Span {
-    is_reported: bool,
-    /// The span is that of one thread.
+    /// Reports the end, if the beginning was reported.
+    end: Option<fn()>,
+    /// It is that of one thread.
     here: PhantomData<*const ()>,
 }
 
 impl Drop for Span {
     #[inline]
     fn drop(&mut self) {
-        if self.is_reported {
-            tell(&Event::SpanEnded);
+        if let Some(end) = self.end {
+            end();
         }
     }
 }
@@ -151,28 +152,10 @@ impl Drop for Span {
 /// let _shard = retrograd_tensor::observe::shard(0);
 /// ```
 #[inline]
-pub fn shard(number: usize) -> Shard {
+pub fn shard(number: usize) -> Span {
     let is_reported = is_observed();
     if is_reported {
         tell(&Event::ShardBegan(number));
     }
-    Shard { is_reported, here: PhantomData }
-}
-
-/// An open [`shard`]; it ends when this value is dropped.
-#[must_use = "a shard ends when it is dropped"]
-#[derive(Debug)]
-pub struct Shard {
-    is_reported: bool,
-    /// The shard is computed by one thread.
-    here: PhantomData<*const ()>,
-}
-
-impl Drop for Shard {
-    #[inline]
-    fn drop(&mut self) {
-        if self.is_reported {
-            tell(&Event::ShardEnded);
-        }
-    }
+    Span { end: is_reported.then_some(|| tell(&Event::ShardEnded)), here: PhantomData }
 }
