@@ -234,6 +234,15 @@ pub(super) fn output<T: Real>(node: &Node<T>, id: Id) -> usize {
 impl Recording {
     /// The largest number of bytes in use at any time of the record, between events as well: what
     /// [`pool_stats`](retrograd_tensor::storage::pool_stats) gives if nothing else runs in the process.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_study::record::record;
+    /// use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([256]));
+    /// let (_, recording) = record(|| x.exp().sum(..).backward());
+    /// assert!(recording.peak() >= recording.live + 1024); // at least that of the exponentials
+    /// ```
     pub fn peak(&self) -> usize {
         self.highest
     }
