@@ -33,7 +33,7 @@ mod recording;
 mod recursion;
 mod threads;
 
-pub(crate) use modules::{ModuleNames, Modules, is_inside};
+pub(crate) use modules::{ModuleNames, Modules, innermost, is_inside};
 pub(crate) use nonfinite::search_process;
 pub use nonfinite::{Extent, NonFinite, find_nonfinite};
 pub use recorder::{Recorder, Seen};

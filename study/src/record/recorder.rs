@@ -528,7 +528,7 @@ impl State {
             .map(|(name, x)| OperandRecord { name, source: self.source(x), shape: *x.shape() })
             .collect();
         for source in inputs.iter().map(|input| input.source) {
-            if let Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) = source
+            if let Some(id) = source.leaf()
                 && !self.recording.parameters.contains_key(&id)
                 && let Some(name) = self.lane().modules.parameter(source)
             {

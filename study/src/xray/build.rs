@@ -43,11 +43,8 @@ impl<'a> Shown<'a> {
         let events: Vec<usize> = events.filter(|&i| in_lane(&recording.events[i])).collect();
         let mut leaves = Vec::new();
         for &op in &operations {
-            for input in &all[op].inputs {
-                if let Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) =
-                    input.source
-                    && !leaves.contains(&id)
-                {
+            for id in all[op].inputs.iter().filter_map(|input| input.source.leaf()) {
+                if !leaves.contains(&id) {
                     leaves.push(id);
                 }
             }
@@ -268,25 +265,16 @@ fn least_and_median(mut times: Vec<f64>) -> [f64; 2] {
     [times[0], times[times.len() / 2]]
 }
 
-/// The explained elements of the gradient that an event delivered, if it is that of one input of a product.
+/// The explained elements of the gradient that an event delivered, if it is that of an input of a product.
 fn terms<'a>(
     seen: &Shown<'_>,
     event: usize,
     collected: &'a Collected,
 ) -> Option<&'a Vec<Evaluated>> {
-    let What::Delivered { from, to, .. } = seen.recording.events[event].what else { return None };
-    let is_to = |source| match (source, to) {
-        (Source::Leaf(leaf), Target::Leaf(id)) => leaf == id,
-        (Source::Output(op, i), Target::Output(to, j)) => (op, i) == (to, j),
-        _ => false,
+    let What::Delivered { from, input, .. } = seen.recording.events[event].what else {
+        return None;
     };
-    let inputs = seen.recording.operations[from].inputs.iter().enumerate();
-    let places: Vec<usize> =
-        inputs.filter(|(_, input)| is_to(input.source)).map(|(i, _)| i).collect();
-    match places[..] {
-        [place] => collected.products.get(&from)?.get(place),
-        _ => None,
-    }
+    collected.products.get(&from)?.get(input)
 }
 
 fn push(all: &mut Vec<Values>, values: Values) -> usize {
@@ -296,8 +284,8 @@ fn push(all: &mut Vec<Values>, values: Values) -> usize {
 
 fn leaf_shape(operations: &[&Operation], id: Id) -> Vec<usize> {
     let mut inputs = operations.iter().flat_map(|op| &op.inputs);
-    let is_this = |source| matches!(source, Source::Leaf(leaf) | Source::Constant(Constant::DetachedLeaf(leaf)) if leaf == id);
-    inputs.find(|input| is_this(input.source)).map_or(Vec::new(), |input| input.shape.to_vec())
+    let found = inputs.find(|input| input.source.leaf() == Some(id));
+    found.map_or(Vec::new(), |input| input.shape.to_vec())
 }
 
 fn operation_node(
@@ -346,7 +334,6 @@ fn operation_node(
     let saved = op.saved.iter().map(|tensor| Saved {
         name: match tensor.which {
             Which::Input(i) => symbol(i).map_or_else(|| format!("input {i}"), str::to_string),
-            Which::Other("y") => "y".into(),
             Which::Other(name) => name.into(),
         },
         shape: tensor.shape.to_vec(),

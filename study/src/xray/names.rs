@@ -2,7 +2,7 @@
 
 use super::data::ModuleRow;
 use super::values::Values;
-use crate::record::{Constant, Operation, Recording, Source, is_inside};
+use crate::record::{Operation, Recording, innermost, is_inside};
 use retrograd_autograd::Id;
 use retrograd_tensor::layout::Layout;
 use std::collections::BTreeMap;
@@ -30,10 +30,8 @@ pub(super) struct Leaf {
 
 impl Names {
     pub(super) fn add_module(&mut self, path: &str, type_name: &str) {
-        let around = |m: &ModuleRow| is_inside(path, &m.path);
-        let parent = (0..self.modules.len()).filter(|&i| around(&self.modules[i]));
-        let parent = parent.max_by_key(|&i| self.modules[i].path.len());
-        let parent = parent.map_or(-1, |p| p as isize);
+        // The first one is the model, which is around all others.
+        let parent = if self.modules.is_empty() { -1 } else { self.module_of(path) as isize };
         let (path, type_name) = (path.to_string(), type_name.to_string());
         self.modules.push(ModuleRow { path, type_name, parent });
     }
@@ -59,16 +57,11 @@ impl Names {
 
     /// The innermost module around a path.
     pub(super) fn module_of(&self, path: &str) -> usize {
-        let around = (0..self.modules.len()).filter(|&i| is_inside(path, &self.modules[i].path));
-        around.max_by_key(|&i| self.modules[i].path.len()).unwrap_or(0)
+        innermost(self.paths(), &[path])
     }
 
-    /// The innermost module around both.
-    fn common(&self, a: usize, b: usize) -> usize {
-        let is_around =
-            |m: usize, i: usize| is_inside(&self.modules[i].path, &self.modules[m].path);
-        let around = (0..self.modules.len()).filter(|&m| is_around(m, a) && is_around(m, b));
-        around.max_by_key(|&m| self.modules[m].path.len()).unwrap_or(0)
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        self.modules.iter().map(|module| &module.path[..])
     }
 
     /// The module of each operation. An operation that uses a parameter belongs to the module of that;
@@ -79,11 +72,7 @@ impl Names {
         let mut own = |op: &Operation| {
             let mut module = None;
             for input in &op.inputs {
-                let (Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id))) =
-                    input.source
-                else {
-                    continue;
-                };
+                let Some(id) = input.source.leaf() else { continue };
                 let Some(leaf) = self.leaves.get(&id) else { continue };
                 // A parameter of several modules is used by one after the other.
                 let turn = uses.entry(id).or_default();
@@ -108,7 +97,9 @@ impl Names {
                 (Some(own), ..) => own,
                 (None, before, after) => {
                     let called = observed(operations[i]);
-                    let between = before.zip(after).map(|(a, b)| self.common(a, b));
+                    let between = before
+                        .zip(after)
+                        .map(|(a, b)| innermost(self.paths(), &[path(a), path(b)]));
                     match (called, between) {
                         (Some(m), Some(between)) if is_inside(path(between), path(m)) => between,
                         (called, between) => called.or(between).unwrap_or(0),
