@@ -88,7 +88,8 @@ impl Names {
                 |m: &ModuleRow| (&m.path, &m.type_name) == (&called.path, &called.type_name);
             self.modules.iter().position(is_it)
         };
-        let path = |m: usize| &self.modules[m].path[..];
+        // If no modules are known, all operations belong to the number 0.
+        let path = |m: usize| self.modules.get(m).map_or("", |module| &module.path);
         let owners: Vec<Option<usize>> = operations.iter().map(|op| own(op)).collect();
         let before = |i: usize| owners[..i].iter().rev().flatten().next().copied();
         let after = |i: usize| owners[i..].iter().flatten().next().copied();
