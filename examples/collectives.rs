@@ -74,13 +74,7 @@ fn usual_networks() -> Vec<Network> {
 fn main() -> ExitCode {
     retrograd::study::from_env();
     let args = Args::parse();
-    match run(&args) {
-        Ok(()) => output::end(ExitCode::SUCCESS),
-        Err(e) => {
-            output::note!("error: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    output::exit_code(run(&args))
 }
 
 fn run(args: &Args) -> Result<(), Box<dyn Error>> {

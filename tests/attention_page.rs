@@ -61,7 +61,7 @@ fn snapshots_and_variants_pass_the_test() {
     explorer.record_gpt("with sinks", &sinks, &text, &tokens);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("snapshots.html");
-    explorer.write(&path).unwrap();
+    explorer.page.write(&path).unwrap();
     check_page(&path);
 
     // Two snapshots are side by side.
@@ -79,14 +79,15 @@ fn snapshots_and_variants_pass_the_test() {
 #[test]
 fn variants_of_all_kinds_pass_the_test() {
     let folder = tempfile::tempdir().unwrap();
-    let mut explorer = AttentionExplorer::new("Variants").ablations(true).limit(8_000_000);
+    let mut explorer = AttentionExplorer::new("Variants").ablations(true);
+    explorer.page.limit(8_000_000);
     let tokens = repeated(1, &mut Rng::new(2));
     for &kind in AttentionKind::ALL {
         let model = Gpt::<f32>::new(config(kind), &mut Rng::new(3)).unwrap();
         explorer.record_gpt(kind.name(), &model, &text(&tokens), &tokens);
     }
     let path = folder.path().join("variants.html");
-    explorer.write(&path).unwrap();
+    explorer.page.write(&path).unwrap();
     let Some(mut browser) = Browser::start() else { return };
     for view in [VIEWS[0], VIEWS[5]] {
         browser.view(view);

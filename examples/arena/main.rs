@@ -1,18 +1,15 @@
 //! Every attention variant in the same small model, trained on the same tasks with the same budget.
 //!
 //! `cargo run --release --example arena` trains each variant on each task, prints one table, and writes
-//! it as `table.md`, `table.csv` and a plot. `--quick` takes two minutes on two cores, the whole half an
+//! it as `table.md` and `table.csv`. `--quick` takes two minutes on two cores, the whole half an
 //! hour at most. With the feature `mpi`, `mpiexec` divides the runs among processes. Read [`tasks`] first (what is learnt), then [`train`] (one run).
 
 #[path = "../common/environment.rs"]
 mod environment;
 #[path = "../common/output.rs"]
 mod output;
-mod picture;
 #[path = "../common/ranks.rs"]
 mod ranks;
-#[path = "../common/svg.rs"]
-mod svg;
 mod table;
 #[path = "../next_token/tales.rs"]
 mod tales;
@@ -54,7 +51,7 @@ struct Args {
     /// Runs at the same time, each with one thread [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: Option<u64>,
-    /// Folder for the table and the plot
+    /// Folder for the table
     #[arg(long, default_value = "out/arena")]
     out: PathBuf,
 }
@@ -63,13 +60,7 @@ fn main() -> ExitCode {
     retrograd::study::from_env();
     let args = Args::parse();
     environment::check("close other programs");
-    output::end(match Ranks::start().and_then(|ranks| run(&args, &ranks)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            output::fault(&format!("error: {e}"));
-            ExitCode::FAILURE
-        }
-    })
+    output::exit_code(Ranks::start().and_then(|ranks| run(&args, &ranks)))
 }
 
 fn run(args: &Args, ranks: &Ranks) -> Result<(), String> {
@@ -97,15 +88,13 @@ fn run(args: &Args, ranks: &Ranks) -> Result<(), String> {
     let failed = scores.values().flat_map(|score| score.as_ref().err()).count();
     let table = Table::new(kinds, scores);
     say!("{table}");
-    let mut files = vec![("table.md", table.markdown()), ("table.csv", table.csv())];
-    files.push(("arena.svg", picture::picture(&table)?));
-    for (name, contents) in &files {
+    for (name, contents) in [("table.md", table.markdown()), ("table.csv", table.csv())] {
         let path = args.out.join(name);
         std::fs::write(&path, contents)
             .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     }
     say!(
-        "\n{:.0} s. The table as table.md and table.csv, and arena.svg, are in {}",
+        "\n{:.0} s. The table is in {}, as table.md and table.csv",
         start.elapsed().as_secs_f64(),
         args.out.display()
     );

@@ -3,7 +3,7 @@
 #![allow(dead_code, unused_imports, unused_macros)] // No example needs all of it.
 
 use retrograd::nn::text::Printable;
-use std::fmt::Arguments;
+use std::fmt::{Arguments, Display};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -38,13 +38,11 @@ pub fn print(text: Arguments<'_>) {
 static SILENT: AtomicBool = AtomicBool::new(false);
 
 /// Prints nothing from now on, except errors.
-#[allow(dead_code, reason = "not all examples have silent processes")]
 pub fn silence() {
     SILENT.store(true, Relaxed);
 }
 
 /// Calls `f` while nothing but errors is printed.
-#[allow(dead_code, reason = "not all examples have silent parts")]
 pub fn silently<R>(f: impl FnOnce() -> R) -> R {
     let before = SILENT.swap(true, Relaxed);
     let result = f();
@@ -60,7 +58,6 @@ pub fn remark(text: Arguments<'_>) {
 }
 
 /// Prints an error to standard error, in any case.
-#[allow(dead_code, reason = "not all examples have silent processes")]
 pub fn fault(text: &str) {
     let _ = writeln!(io::stderr(), "{}", Printable(text));
 }
@@ -83,6 +80,13 @@ fn has_failed() -> bool {
 /// The exit code: `code`, unless printing failed.
 pub fn end(code: ExitCode) -> ExitCode {
     if has_failed() { ExitCode::FAILURE } else { code }
+}
+
+/// The exit code of a program with this result. An error is printed.
+pub fn exit_code<E: Display>(result: Result<(), E>) -> ExitCode {
+    let Err(e) = result else { return end(ExitCode::SUCCESS) };
+    fault(&format!("error: {e}"));
+    end(ExitCode::FAILURE)
 }
 
 /// Ends the program after a printing error, where only printing is left to do.

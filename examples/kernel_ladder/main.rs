@@ -18,22 +18,17 @@ mod environment;
 mod load;
 #[path = "../common/output.rs"]
 mod output;
-#[path = "../common/svg.rs"]
-mod svg;
 
 mod ladder;
 mod layer_norm;
 mod matmul;
-mod picture;
 mod softmax;
 
 use clap::Parser;
-use ladder::Results;
 use output::{note, say};
 use retrograd::machine::Machine;
 use retrograd::prelude::with_threads;
 use retrograd::tensor::threads;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -49,9 +44,6 @@ struct Args {
     /// Small sizes and short measurements, as a test
     #[arg(long)]
     quick: bool,
-    /// Folder for the picture
-    #[arg(long, default_value = "out/kernel_ladder")]
-    out: PathBuf,
 }
 
 fn main() -> ExitCode {
@@ -59,21 +51,11 @@ fn main() -> ExitCode {
     let args = Args::parse();
     environment::check("close other programs");
     // Threads are taken from a pool that is entered once, as a training loop should do.
-    let results = with_threads(threads(), || measure_all(&args));
-    let code = match draw(&results, &args.out) {
-        Ok(path) => {
-            say!("written to {}", path.display());
-            ExitCode::SUCCESS
-        }
-        Err(e) => {
-            note!("error: {e}");
-            ExitCode::FAILURE
-        }
-    };
-    output::end(code)
+    with_threads(threads(), || measure_all(&args));
+    output::end(ExitCode::SUCCESS)
 }
 
-fn measure_all(args: &Args) -> Vec<Results> {
+fn measure_all(args: &Args) {
     say!("{}", conditions::sentence());
     load::warn_if_busy();
     note!("measuring the machine");
@@ -83,7 +65,6 @@ fn measure_all(args: &Args) -> Vec<Results> {
         true => (96, 64, Duration::from_millis(5)),
         false => (768, 8192, Duration::from_millis(400)),
     };
-    let mut results = Vec::new();
     for name in LADDERS {
         if args.only.as_deref().is_some_and(|only| only != name) {
             continue;
@@ -93,18 +74,6 @@ fn measure_all(args: &Args) -> Vec<Results> {
             "softmax" => softmax::ladder(rows),
             _ => layer_norm::ladder(rows),
         };
-        let result = ladder.measure(&machine, time);
-        say!("{result}");
-        results.push(result);
+        say!("{}", ladder.measure(&machine, time));
     }
-    results
-}
-
-fn draw(results: &[Results], out: &Path) -> Result<PathBuf, String> {
-    let path = out.join("ladder.svg");
-    let drawing = picture::picture(results)?;
-    std::fs::create_dir_all(out)
-        .and_then(|()| std::fs::write(&path, drawing))
-        .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-    Ok(path)
 }

@@ -28,7 +28,7 @@ use clap::Parser;
 use retrograd::prelude::*;
 use retrograd::tensor::par::single_threaded;
 use retrograd::tensor::random::Key;
-use scalar::output::{self, note, say};
+use scalar::output::{self, say};
 use scalar_gpt::ScalarGpt;
 use sizes::ADAM;
 use std::path::PathBuf;
@@ -77,13 +77,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     environment::check("close other programs");
     load::warn_if_busy();
-    output::end(match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            note!("error: {e}");
-            ExitCode::FAILURE
-        }
-    })
+    output::exit_code(run(&args))
 }
 
 /// What a step of each engine costs.

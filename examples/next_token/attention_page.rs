@@ -50,7 +50,7 @@ impl AttentionLooks {
         let mut explorer = self.explorer.borrow_mut();
         let snapshot = format!("step {}", run.step);
         explorer.record_gpt(&snapshot, &run.model, &self.text, &self.tokens);
-        if let Err(why) = explorer.write(&self.path) {
+        if let Err(why) = explorer.page.write(&self.path) {
             note!("warning: cannot write the attention page: {why}");
         }
     }
@@ -64,7 +64,7 @@ pub fn of_sample<O>(run: &Run<O>, prompt: usize, tokens: &[i64], path: &Path) ->
     let mut explorer = explorer("Attention in a sample");
     let tokens = Tensor::from_vec(tokens.to_vec(), [1, tokens.len()]);
     explorer.record_gpt(&format!("step {}", run.step), &run.model, &text, &tokens);
-    explorer.write(path).or_failed("cannot write the attention page")?;
+    explorer.page.write(path).or_failed("cannot write the attention page")?;
     note!("Attention page: {}", path.display());
     Ok(())
 }

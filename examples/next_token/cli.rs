@@ -22,7 +22,7 @@ pub const COMMAND: &str = "cargo run --release --features tokenizers --example n
 /// Trains a small language model on the CPU and prints samples from it.
 ///
 /// Without flags it generates a text of short tales, trains on it for about a minute and a half,
-/// prints three samples, and writes a checkpoint, a log and plots to a folder.
+/// prints three samples, and writes a checkpoint, a log and a page to a folder.
 ///
 /// Losses are in nats per token. To compare tokenizers, there are bits per byte: the sum of the losses
 /// of all predicted tokens, divided by ln 2 and by the bytes of their text in UTF-8, or loss / ln 2 *

@@ -1,4 +1,4 @@
-//! The end of a run: the final loss, plots, samples, and commands to try next.
+//! The end of a run: the final loss, samples, and commands to try next.
 
 use crate::cli::{Args, COMMAND, quoted};
 use crate::evaluate::{described, metrics};
@@ -6,7 +6,6 @@ use crate::folder::Folder;
 use crate::line::{Done, Evaluation, Line, Metrics, PerByte, Step};
 use crate::log::Log;
 use crate::output::{note, say};
-use crate::plots::{draw_attention, draw_loss_curve};
 use crate::progress::duration;
 use crate::recipe::Recipe;
 use crate::rescue::interrupted;
@@ -24,7 +23,7 @@ use retrograd::prelude::*;
 /// Tokens of a sample after training.
 const SAMPLE: u64 = 300;
 
-/// Evaluates, on all ranks; then rank 0 plots and samples. `seconds` is the training time.
+/// Evaluates, on all ranks; then rank 0 samples. `seconds` is the training time.
 pub fn finish(
     run: &Run,
     (text, corpus): (&Text, &Corpus),
@@ -61,8 +60,6 @@ pub fn finish(
     }
 
     let beginnings = text.beginnings();
-    draw_loss_curve(folder, log)?;
-    let layers = draw_attention(run, &beginnings[0], folder)?;
 
     // Everything is saved here: a closed pipe loses nothing.
     let prompts = prompts(run, &beginnings);
@@ -101,7 +98,7 @@ pub fn finish(
     folder.check()?;
     say!("Files are in {}", folder.name());
     if !args.quiet {
-        print_next_commands(run, folder, layers, &prompts[0]);
+        print_next_commands(run, folder, &prompts[0]);
     }
     Ok(())
 }
@@ -161,24 +158,15 @@ fn note_if_overfitted(log: &Log, folder: &Folder) {
 }
 
 /// Prints the files of the run, and commands to try next.
-fn print_next_commands(run: &Run, folder: &Folder, layers: usize, prompt: &str) {
-    let maps = match layers {
-        0 => String::new(),
-        1 => "attention-1.svg".to_string(),
-        n => format!("attention-1.svg to -{n}.svg"),
-    };
+fn print_next_commands(run: &Run, folder: &Folder, prompt: &str) {
     say!(
         "
     checkpoint.safetensors      model, optimiser state, tokenizer and configuration
     best.safetensors            the same, at the lowest held-out loss of the curve
     log.jsonl                   metrics of every step
     run.html                    the run as a page, from the log and looks.jsonl
-    loss.svg                    training and held-out loss
     tokenizer.json              the tokenizer, for --tokenizer"
     );
-    if !maps.is_empty() {
-        say!("    {maps:<27} attention weights of each layer");
-    }
     let (prompt, out) = (quoted(prompt), quoted(&folder.name()));
     let tokenizer = match &run.recipe.tokenizer {
         TokenizerKind::Char => String::new(),

@@ -230,15 +230,6 @@ impl Folder {
         self.path.join("run.html")
     }
 
-    pub fn loss_curve(&self) -> PathBuf {
-        self.path.join("loss.svg")
-    }
-
-    /// The attention map of a layer; layers are counted from 1.
-    pub fn attention(&self, layer: usize) -> PathBuf {
-        self.path.join(format!("attention-{layer}.svg"))
-    }
-
     /// The page of the step that follows so many steps.
     pub fn xray(&self, steps: u64) -> PathBuf {
         self.path.join(format!("xray-{steps}.html"))

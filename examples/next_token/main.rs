@@ -5,7 +5,6 @@
 //! checkpoint), [`recipe`] (the hyperparameters), then the rest.
 
 mod agree;
-mod attention;
 mod attention_page;
 mod checkpoints;
 mod cli;
@@ -24,11 +23,9 @@ mod line;
 mod load;
 mod log;
 mod looks;
-mod loss_curve;
 #[path = "../common/output.rs"]
 mod output;
 mod page;
-mod plots;
 mod progress;
 #[path = "../common/ranks.rs"]
 mod ranks;
@@ -39,15 +36,11 @@ mod samples;
 mod scaling;
 mod signals;
 mod stop;
-#[path = "../common/svg.rs"]
-mod svg;
 mod tales;
 mod text;
 mod tokenizer;
 mod train;
 mod watch;
-#[path = "../common/weights.rs"]
-mod weights;
 mod xray;
 
 use attention_page::AttentionLooks;

@@ -104,10 +104,10 @@ pub fn print_sample<O>(
     Ok(Sample { tokens: all, prompt: tokens.len(), speed })
 }
 
-/// Characters of the sentence whose attention weights are plotted, and the most tokens of it.
+/// Characters of the sentence whose attention weights are shown, and the most tokens of it.
 const SENTENCE: usize = 36;
 
-/// The first tokens of a sentence, as many as are plotted.
+/// The first tokens of a sentence, as many as are shown.
 pub fn sentence_tokens(run: &Run, sentence: &str) -> Result<Vec<i64>> {
     let most = SENTENCE.min(run.recipe.context);
     let mut tokens = run.encode(&first_words(sentence, most))?;

@@ -7,7 +7,6 @@ use crate::evaluate::{metrics, spread};
 use crate::folder::Folder;
 use crate::line::{Evaluation, Line, PerByte, Step};
 use crate::log::Log;
-use crate::plots::draw_loss_curve;
 use crate::progress::Progress;
 
 use crate::recipe::{CLIP, Recipe};
@@ -126,7 +125,6 @@ pub fn train(
                 logged = logged.and_then(|()| log.write(folder, Line::Evaluation(evaluation)));
             }
             run.save(folder, state)?;
-            draw_loss_curve(folder, log)?;
             if let Some(page) = log.page.as_mut().filter(|_| evaluate) {
                 page.evaluated(run, folder, norms);
             }

@@ -1,6 +1,8 @@
 //! Bytes as text.
 
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// The digits, by value.
+pub(crate) const DIGITS: &[u8; 64] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The bytes in base64 (RFC 4648), with padding, as `atob` of JavaScript reads it.
 pub(crate) fn encode(bytes: &[u8]) -> String {

@@ -23,6 +23,7 @@ pub mod attention;
 mod base64;
 mod environment;
 mod explorer;
+mod locked;
 mod number;
 mod page;
 pub mod record;

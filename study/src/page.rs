@@ -81,13 +81,6 @@ impl Page {
     ///
     /// # Errors
     /// If the file cannot be written; the message names it.
-    ///
-    /// ```
-    /// let path = std::env::temp_dir().join("retrograd_page_example.html");
-    /// retrograd_study::Page::new("Empty", &()).write(&path)?;
-    /// # std::fs::remove_file(&path)?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
         replace(path.as_ref(), self.html().as_bytes())
     }

@@ -1,11 +1,12 @@
 //! A record of parallel regions: what could be computed at the same time, and how long it takes.
 
+use crate::locked::locked;
 use retrograd_tensor::observe::{Division, Event, Observer};
 use retrograd_tensor::par;
 use retrograd_tensor::settings::with_observer;
 use std::collections::HashMap;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
@@ -53,24 +54,11 @@ pub struct Region {
 
 impl Recording {
     /// The time of all serial code and all tasks together, in seconds.
-    ///
-    /// ```
-    /// use retrograd_study::regions::record;
-    /// let ((), recording) = record(|| std::thread::sleep(std::time::Duration::from_millis(2)));
-    /// assert!(recording.seconds() >= 2e-3);
-    /// ```
     pub fn seconds(&self) -> f64 {
         self.task.seconds()
     }
 
     /// The number of regions, and of the tasks in them, at every depth.
-    ///
-    /// ```
-    /// use retrograd_study::regions::record;
-    /// use retrograd_tensor::par;
-    /// let (_, recording) = record(|| par::shards(3, |i| i));
-    /// assert_eq!(recording.counts(), (1, 3));
-    /// ```
     pub fn counts(&self) -> (usize, usize) {
         self.task.counts()
     }
@@ -187,7 +175,7 @@ struct Tasks {
 
 impl Recorder {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 

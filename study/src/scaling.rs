@@ -47,13 +47,6 @@ pub struct Rules {
 
 impl Rules {
     /// The rules of this library for the recorded thread.
-    ///
-    /// ```
-    /// use retrograd_study::regions::Recording;
-    /// use retrograd_study::scaling::Rules;
-    /// let rules = Rules::new(8, &Recording::default(), 3e-6);
-    /// assert_eq!((rules.cores, rules.overhead), (8, 3e-6));
-    /// ```
     pub fn new(cores: usize, recording: &Recording, overhead: f64) -> Rules {
         let threshold =
             if recording.in_pool { PARALLEL_THRESHOLD_IN_POOL } else { PARALLEL_THRESHOLD };
@@ -229,24 +222,6 @@ struct Segment {
     before: Option<usize>,
 }
 
-/// A time that compares.
-#[derive(Clone, Copy, PartialEq)]
-struct Time(f64);
-
-impl Eq for Time {}
-
-impl PartialOrd for Time {
-    fn partial_cmp(&self, other: &Time) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Time {
-    fn cmp(&self, other: &Time) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
 struct Simulation<'a> {
     rules: Rules,
     now: f64,
@@ -261,8 +236,9 @@ struct Simulation<'a> {
     resumed: VecDeque<usize>,
     /// Tasks in the order in which they were distributed.
     tasks: VecDeque<usize>,
-    /// The ends of the running segments, each with its number.
-    running: BinaryHeap<Reverse<(Time, usize)>>,
+    /// The ends of the running segments, each with its number. Bits of times, which are not negative, have the
+    /// order of the times.
+    running: BinaryHeap<Reverse<(u64, usize)>>,
     /// The segment that ended last.
     last: Option<usize>,
     /// The number of busy cores from each time on, and the busy time of all cores before.
@@ -291,8 +267,8 @@ impl<'a> Simulation<'a> {
         let whole = self.strand(Some((&task.parts, None)), None, self.rules.cores, None);
         self.resumed.push_back(whole);
         self.start_all();
-        while let Some(Reverse((Time(end), segment))) = self.running.pop() {
-            (self.now, self.last) = (end, Some(segment));
+        while let Some(Reverse((end, segment))) = self.running.pop() {
+            (self.now, self.last) = (f64::from_bits(end), Some(segment));
             self.finish(self.segments[segment].strand);
             self.start_all();
         }
@@ -353,7 +329,7 @@ impl<'a> Simulation<'a> {
         let seconds: f64 = self.log[first..].iter().map(|(_, seconds)| seconds).sum();
         let (log, before) = ((first, self.log.len()), self.last);
         self.segments.push(Segment { strand, start: self.now, log, before });
-        self.running.push(Reverse((Time(self.now + seconds), self.segments.len() - 1)));
+        self.running.push(Reverse(((self.now + seconds).to_bits(), self.segments.len() - 1)));
     }
 
     /// Logs the work of a strand up to its end, or up to the next region that it distributes.

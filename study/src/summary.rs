@@ -1,7 +1,7 @@
 //! Summaries of models: [`Summarize::summary`].
 
 use crate::number::grouped;
-use crate::record::{Constant, Operation, Recorder, Recording, Source, is_inside};
+use crate::record::{Constant, Operation, Recorder, Recording, Source, innermost, is_inside};
 use retrograd_autograd::{Id, Kind, Product, Var, with_grad_enabled};
 use retrograd_nn::{Module, Param, for_each_module, short_type};
 use retrograd_tensor::{Real, Shape};
@@ -104,17 +104,6 @@ impl Summary {
     }
 
     /// The row of a module; `None` if there is none of this path.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Linear, Pass, Sequential};
-    /// # use retrograd_study::Summarize;
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// let model = Sequential::<f32>::new().then(Linear::new(4, 2, &mut Rng::new(1)));
-    /// let x = Var::constant(Tensor::ones([3, 4]));
-    /// let summary = model.summary(|m| m.forward(&x, &mut Pass::eval()));
-    /// assert_eq!(summary.row("0").unwrap().parameters, 10);
-    /// ```
     pub fn row(&self, path: &str) -> Option<&SummaryRow> {
         self.rows.iter().find(|row| row.path == path)
     }
@@ -177,14 +166,6 @@ fn used(recording: &Recording, result: Source) -> BTreeSet<usize> {
     found
 }
 
-/// The leaf that an input is, also as a constant.
-fn leaf(source: Source) -> Option<Id> {
-    match source {
-        Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) => Some(id),
-        _ => None,
-    }
-}
-
 /// The leaf that an input is, or that it is a view of.
 fn leaf_below(recording: &Recording, mut source: Source) -> Option<Id> {
     while let Source::Output(i, _) | Source::Constant(Constant::Computed(i)) = source {
@@ -192,7 +173,7 @@ fn leaf_below(recording: &Recording, mut source: Source) -> Option<Id> {
         let ([input], Kind::View) = (&inputs[..], call.op.kind) else { return None };
         source = input.source;
     }
-    leaf(source)
+    source.leaf()
 }
 
 /// The products of matrices of an operation, each with the leaf that is the weight, if one is.
@@ -239,8 +220,7 @@ impl<'a, T: Real> Model<'a, T> {
     ) -> Self {
         let mut owners = BTreeMap::<Id, Vec<usize>>::new();
         for (name, param) in params {
-            let around = (0..modules.len()).filter(|&m| is_inside(name, &modules[m].path));
-            let owner = around.max_by_key(|&m| modules[m].path.len()).unwrap_or(0);
+            let owner = innermost(modules.iter().map(|m| &m.path[..]), &[name]);
             let all = owners.entry(param.id()).or_default();
             if !all.contains(&owner) {
                 all.push(owner);
@@ -342,7 +322,7 @@ impl<'a, T: Real> Model<'a, T> {
             let products = products(self.recording, record);
             let mut owner_here = BTreeMap::<Id, usize>::new();
             for input in &record.inputs {
-                let Some(param) = leaf(input.source) else { continue };
+                let Some(param) = input.source.leaf() else { continue };
                 let Some(owners) = self.owners.get(&param) else { continue };
                 let n = turn.entry(param).or_default();
                 let module = owners[*n % owners.len()];
@@ -382,12 +362,8 @@ impl<'a, T: Real> Model<'a, T> {
         let at = uses.partition_point(|u| u.operation < operation);
         let neighbours: Range<usize> = at.saturating_sub(1)..at + 1;
         let Some([before, after]) = uses.get(neighbours) else { return call };
-        let between = [before.module, after.module];
-        let contains = |m: &usize| {
-            between.iter().all(|&u| is_inside(&self.modules[u].path, &self.modules[*m].path))
-        };
-        let common = (0..self.modules.len()).filter(contains);
-        let common = common.max_by_key(|&m| self.modules[m].path.len()).unwrap_or(0);
+        let between = [before.module, after.module].map(|u| &self.modules[u].path[..]);
+        let common = innermost(self.modules.iter().map(|m| &m.path[..]), &between);
         match is_inside(&self.modules[common].path, &self.modules[call].path) {
             true => common,
             false => call,

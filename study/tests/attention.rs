@@ -2,23 +2,27 @@
 
 mod browser;
 
-use browser::{Browser, VIEWS, check_page};
+use browser::document::around_data;
+use browser::{Browser, File, VIEWS, check_page, written};
 use retrograd_study::attention::*;
-use std::fs;
-use std::path::PathBuf;
-
-/// A file that is removed with its folder.
-struct File(tempfile::TempDir, PathBuf);
-
-fn written(name: &str, html: &str) -> File {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(format!("{name}.html"));
-    fs::write(&path, html).unwrap();
-    File(folder, path)
-}
 
 fn sequence(name: &str, labels: &[&str]) -> Sequence {
     Sequence { name: name.into(), labels: labels.iter().map(|l| l.to_string()).collect() }
+}
+
+/// Adds a text, whose first sequence has these labels.
+fn add_text(
+    page: &mut AttentionPage,
+    (name, labels): (&str, &[&str]),
+    source: Option<Sequence>,
+    (prompt, pair): (Option<usize>, Option<(usize, usize)>),
+) -> usize {
+    let sequences = [sequence("text", labels)].into_iter().chain(source).collect();
+    page.text(AttentionText { name: name.into(), sequences, prompt, pair })
+}
+
+fn look(snapshot: &str, text: usize, layers: Vec<AttentionLayer>) -> AttentionLook {
+    AttentionLook { snapshot: snapshot.into(), text, loss: Some(2.0), layers, notes: vec![] }
 }
 
 /// A number from -1 to 1 that looks random.
@@ -126,18 +130,11 @@ fn full(title: &str, labels: &[&str]) -> AttentionPage {
     let mut page = AttentionPage::new(title);
     page.note("What heads attend to.");
     let source = ["d", "é", "f", "日", "🦀", " ", "\n"];
-    let sequences = vec![sequence("text", labels), sequence("source", &source)];
-    let first = page.text(AttentionText {
-        name: title.into(),
-        sequences,
-        prompt: Some(2),
-        pair: Some((3, 1)),
-    });
+    let source = Some(sequence("source", &source));
+    let first = add_text(&mut page, (title, labels), source, (Some(2), Some((3, 1))));
     let many: Vec<String> = (0..90).map(|i| format!("word {}", i % 7)).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    let sequences = vec![sequence("text", &many)];
-    let second =
-        page.text(AttentionText { name: "many words".into(), sequences, prompt: None, pair: None });
+    let second = add_text(&mut page, ("many words", &many), None, (None, None));
     let n = labels.len();
     for (step, snapshot) in ["step 0", "step 500", "step 1000"].into_iter().enumerate() {
         let layers = vec![
@@ -146,38 +143,18 @@ fn full(title: &str, labels: &[&str]) -> AttentionPage {
             layer("decoder.layers.0.multihead_attn", [0, 1], [n, 7], false, 2),
             silent(),
         ];
-        page.look(AttentionLook {
-            snapshot: snapshot.into(),
-            text: first,
-            loss: Some(2.0),
-            layers,
-            notes: vec![],
-        });
+        page.look(look(snapshot, first, layers));
     }
     let layers = vec![layer("transformer.h.0.attn", [0, 0], [90, 90], true, 6)];
-    page.look(AttentionLook {
-        snapshot: "step 1000".into(),
-        text: second,
-        loss: Some(1.0),
-        layers,
-        notes: vec![],
-    });
+    page.look(look("step 1000", second, layers));
     page
 }
 
 /// A look without a layer.
 fn without_layers() -> AttentionPage {
     let mut page = AttentionPage::new("Nothing");
-    let sequences = vec![sequence("text", &["a"])];
-    let text = AttentionText { name: "a".into(), sequences, prompt: None, pair: None };
-    let text = page.text(text);
-    page.look(AttentionLook {
-        snapshot: "now".into(),
-        text,
-        loss: None,
-        layers: vec![],
-        notes: vec![],
-    });
+    let text = add_text(&mut page, ("a", &["a"]), None, (None, None));
+    page.look(AttentionLook { loss: None, ..look("now", text, vec![]) });
     page
 }
 
@@ -213,21 +190,9 @@ fn long_texts_pass_the_test() {
     let mut page = AttentionPage::new("Long");
     let words: Vec<String> = (0..700).map(|i| format!("w{}", i % 11)).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let sequences = vec![sequence("text", &words)];
-    let text = page.text(AttentionText {
-        name: "long".into(),
-        sequences,
-        prompt: None,
-        pair: Some((699, 3)),
-    });
+    let text = add_text(&mut page, ("long", &words), None, (None, Some((699, 3))));
     let layers = vec![layer("transformer.h.0.attn", [0, 0], [700, 700], true, 3)];
-    page.look(AttentionLook {
-        snapshot: "now".into(),
-        text,
-        loss: Some(2.0),
-        layers,
-        notes: vec![],
-    });
+    page.look(look("now", text, layers));
     page.limit(700_000);
     let html = page.html();
     assert!(html.len() <= 700_000, "{}", html.len());
@@ -277,10 +242,8 @@ fn damaged_pages_say_so() {
     let Some(mut browser) = Browser::start() else { return };
     browser.view(VIEWS[0]);
     let html = full("Heads", &LABELS).html();
-    let start = html.find("{\"attention\"").unwrap();
-    let end = start + html[start..].find("</script>").unwrap();
-    let with_data = |data: &str| format!("{}{data}{}", &html[..start], &html[end..]);
-    let data = &html[start..end];
+    let (before, data, after) = around_data(&html);
+    let with_data = |data: &str| format!("{before}{data}{after}");
     let weights = data.find("\"weights\":\"").unwrap() + 11;
     let shorter = format!("{}{}", &data[..weights], &data[weights + 4..]);
     let cases = [

@@ -16,7 +16,7 @@ fn page(layers: usize, heads: usize, length: usize) -> String {
     let text = ExplorerText::new("random", tokens.to_vec().iter().map(|t| format!("word {t}")));
     let mut explorer = AttentionExplorer::new("Long");
     explorer.record_gpt("untrained", &model, &text, &tokens);
-    explorer.html()
+    explorer.page.html()
 }
 
 #[test]

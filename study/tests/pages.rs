@@ -2,6 +2,7 @@
 
 mod browser;
 
+use browser::document::around_data;
 use browser::{Browser, File, VIEWS, check_page, low_contrasts, written};
 use retrograd_autograd::{InputGrads, Op, Var, no_grad};
 use retrograd_study::{RecordedStep, XRay};
@@ -435,10 +436,9 @@ fn damaged_pages_say_so() {
     browser.view(VIEWS[0]);
     let html = diamond().page().html();
     let newer = html.replacen("{\"xray\":1,", "{\"xray\":99,", 1);
-    let start = html.find("{\"xray\"").unwrap();
-    let end = start + html[start..].find("</script>").unwrap();
-    let with_data = |data: &str| format!("{}{data}{}", &html[..start], &html[end..]);
-    let truncated = with_data(&html[start..(start + end) / 2]);
+    let (before, data, after) = around_data(&html);
+    let with_data = |data: &str| format!("{before}{data}{after}");
+    let truncated = with_data(&data[..data.len() / 2]);
     let cases = [
         (newer, "newer version"),
         (truncated, "damaged or incomplete"),
@@ -463,9 +463,8 @@ fn no_damage_leaves_a_blank_page() {
     let Some(mut browser) = Browser::start() else { return };
     browser.view(VIEWS[0]);
     let html = diamond().page().html();
-    let start = html.find("{\"xray\"").unwrap();
-    let end = start + html[start..].find("</script>").unwrap();
-    let whole: Value = serde_json::from_str(&html[start..end]).unwrap();
+    let (before, data, after) = around_data(&html);
+    let whole: Value = serde_json::from_str(data).unwrap();
     let mut cases = Vec::new();
     for key in whole.as_object().unwrap().keys() {
         for other in [
@@ -509,7 +508,7 @@ fn no_damage_leaves_a_blank_page() {
     let mut said = 0;
     for (what, data) in cases {
         let data = data.to_string().replace('<', "\\u003c");
-        let html = format!("{}{data}{}", &html[..start], &html[end..]);
+        let html = format!("{before}{data}{after}");
         let File(_folder, path) = &written("damaged", &html);
         browser.open(path, "event=6&node=1");
         let text = browser.evaluate("document.body.innerText");

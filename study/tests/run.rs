@@ -2,21 +2,14 @@
 
 mod browser;
 
-use browser::{Browser, VIEWS, check_page};
+use browser::document::{around_data, data};
+use browser::{Browser, File, VIEWS, check_page, written};
 use retrograd_study::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, compare_runs};
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
 
 /// The least that a page has to be smaller than.
 const BYTES: usize = 3_000_000;
-
-/// The data in a document.
-fn data(html: &str) -> Value {
-    let (_, rest) = html.split_once("id=\"data\">").unwrap();
-    let (json, _) = rest.split_once("</script>").unwrap();
-    serde_json::from_str(json).unwrap()
-}
 
 fn numbers(list: &Value) -> Vec<f64> {
     list.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
@@ -93,16 +86,6 @@ fn run(title: &str, steps: u64, every: u64, layers: Vec<usize>) -> RunPage {
         }
     }
     page
-}
-
-/// A file that is removed with its folder.
-struct File(tempfile::TempDir, PathBuf);
-
-fn written(name: &str, html: &str) -> File {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(format!("{name}.html"));
-    fs::write(&path, html).unwrap();
-    File(folder, path)
 }
 
 #[test]
@@ -370,17 +353,16 @@ fn damaged_pages_of_runs_say_so() {
     let Some(mut browser) = Browser::start() else { return };
     browser.view(VIEWS[0]);
     let html = run("damaged", 20, 10, vec![2]).page().html();
-    let start = html.find("id=\"data\">").unwrap() + "id=\"data\">".len();
-    let end = start + html[start..].find("</script>").unwrap();
-    let with_data = |data: &str| format!("{}{data}{}", &html[..start], &html[end..]);
+    let (before, data, after) = around_data(&html);
+    let with_data = |data: &str| format!("{before}{data}{after}");
     let cases = [
-        (with_data(&html[start..(start + end) / 2]), "damaged or incomplete"),
-        (with_data(&html[start..end].replacen("\"run\":1", "\"run\":9", 1)), "newer version"),
+        (with_data(&data[..data.len() / 2]), "damaged or incomplete"),
+        (with_data(&data.replacen("\"run\":1", "\"run\":9", 1)), "newer version"),
         (with_data("null"), "not that of a training run"),
         (with_data("{\"compare\":1}"), "not that of training runs"),
         // A part that is missing leaves the others.
         (
-            with_data(&html[start..end].replacen("\"recipe\":{", "\"recipe\":null,\"other\":{", 1)),
+            with_data(&data.replacen("\"recipe\":{", "\"recipe\":null,\"other\":{", 1)),
             "This part cannot be shown",
         ),
     ];

@@ -16,17 +16,3 @@ mod torch_rng;
 mod training_parity;
 mod transformer_parity;
 mod tutorials;
-
-// The modules of the example `tutorials`, without changes.
-#[path = "../../examples/tutorials/check.rs"]
-mod check;
-#[path = "../../examples/tutorials/s0.rs"]
-mod s0;
-#[path = "../../examples/tutorials/s1.rs"]
-mod s1;
-#[path = "../../examples/tutorials/s2.rs"]
-mod s2;
-#[path = "../../examples/tutorials/s3.rs"]
-mod s3;
-#[path = "../../examples/tutorials/s4.rs"]
-mod s4;

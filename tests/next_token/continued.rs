@@ -246,35 +246,6 @@ fn the_last_checkpoints_and_the_best_one_are_kept() {
     assert!(steps("two").is_empty() && place.path("two/best.safetensors").exists());
 }
 
-#[cfg(unix)]
-#[test]
-fn an_interrupted_run_leaves_its_curve() {
-    use crate::program::wait_until;
-    use std::process::Command;
-    let place = Place::new();
-    let mut child = place.start(&[
-        "--preset",
-        "tiny",
-        "--steps",
-        "100000",
-        "--eval-every",
-        "30",
-        "--out",
-        "run",
-    ]);
-    wait_until(&mut child, || lines(&place, "run").count() > 100);
-    // At every evaluation it is drawn anyway: it outlives a kill, too.
-    let svg = fs::read_to_string(place.path("run/loss.svg")).unwrap();
-    assert!(svg.trim_end().ends_with("</svg>"));
-    fs::remove_file(place.path("run/loss.svg")).unwrap();
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(kill.unwrap().success());
-    Ended::of(child).failed(130, &["Stopped after step "]);
-    let svg = fs::read_to_string(place.path("run/loss.svg")).unwrap();
-    assert!(svg.contains("held-out windows"), "{svg}");
-    assert!(place.path("run/best.safetensors").exists());
-}
-
 #[test]
 fn a_checkpoint_from_before_there_were_tokenizers_loads() {
     let place = Place::new();

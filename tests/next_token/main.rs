@@ -20,15 +20,11 @@ mod tokenizers;
 mod trace;
 
 // Files of the example, included so that the unit tests in them run.
-#[path = "../../examples/next_token/loss_curve.rs"]
-mod loss_curve;
 #[path = "../../examples/common/output.rs"]
 mod output;
 #[allow(dead_code)]
 #[path = "../../examples/next_token/stop.rs"]
 mod stop;
-#[path = "../../examples/common/svg.rs"]
-mod svg;
 #[path = "../../examples/next_token/tales.rs"]
 mod tales;
 #[allow(dead_code)]

@@ -16,8 +16,7 @@ fn train(place: &Place, folder: &str, more: &[&str]) {
 fn data(path: PathBuf) -> Value {
     let html = fs::read_to_string(path).unwrap();
     assert!(html.starts_with("<!doctype html>") && html.trim_end().ends_with("</html>"));
-    let (_, rest) = html.split_once("id=\"data\">").unwrap();
-    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+    crate::browser::document::data(&html)
 }
 
 fn page(place: &Place, folder: &str) -> Value {
@@ -206,6 +205,7 @@ fn an_interrupted_run_says_so_on_its_page() {
     let page = page(&place, "run");
     assert_eq!(page["status"]["state"], "interrupted");
     assert!(page["status"]["text"].as_str().unwrap().contains("--resume --out run"));
+    assert!(place.path("run/best.safetensors").exists());
     // Every step is there that is in the log.
     let steps = lines(&place, "run").filter(|line| line.contains("\"lr\"")).count();
     assert_eq!(page["step"].as_u64(), Some(steps as u64));

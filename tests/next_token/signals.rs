@@ -70,7 +70,10 @@ fn a_signal_ends_a_long_sample_after_training() {
     let mut command = place.example("next_token", &args);
     // The sample is not needed.
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_until(&mut child, || place.path("run/attention-2.svg").exists());
+    let log = place.path("run/log.jsonl");
+    wait_until(&mut child, || {
+        std::fs::read_to_string(&log).is_ok_and(|log| log.contains("\"done\""))
+    });
     send(&child, &["TERM"]);
     Ended::of(child).failed(143, &["Stopped after step 2 of 2, saved in run."]);
 }

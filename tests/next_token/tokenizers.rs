@@ -158,9 +158,7 @@ fn a_bpe_model_trains_resumes_samples_and_starts_others() {
     place.run(&[&tuned[..], &file[..2]].concat()).ok();
     let other = ["--init-from", "run", "--tokenizer", "bpe:290", "--out", "no"];
     place.run(&other).failed(USAGE, &["--tokenizer is not that of run: bpe:300 with 300 tokens"]);
-    for file in ["attention-1.svg", "loss.svg"] {
-        assert!(fs::read_to_string(place.path("run").join(file)).unwrap().contains("</svg>"));
-    }
+    assert!(fs::read_to_string(place.path("run/run.html")).unwrap().ends_with("</html>\n"));
 }
 
 /// A `tokenizer.json` of words, with spaces before those that do not begin with `##`.
@@ -223,6 +221,4 @@ fn control_characters_are_printed_escaped() {
         let is_raw = |c: char| c.is_control() && c != '\n' && c != '\t';
         assert!(!text.contains(is_raw) && text.contains(said), "{text:?}");
     }
-    let plot = fs::read_to_string(place.path("\u{1b}run/attention-1.svg")).unwrap();
-    assert!(!plot.contains('\u{1b}') && plot.contains(r"\u{1b}"));
 }

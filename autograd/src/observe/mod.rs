@@ -238,22 +238,26 @@ impl<T: Real> ReportedRule<'_, T> {
 
     /// A gradient that the rule returned for an input is going to be propagated.
     #[inline]
-    pub(crate) fn delivery(&self, input: usize, gradient: &Var<T>) -> Delivery<T> {
-        let reported = || Box::new((self.node.clone(), input, gradient.clone()));
-        Delivery(self.is_reported.then(reported))
+    pub(crate) fn delivery(&self, input: usize, gradient: &Var<T>) -> Delivery<'_, T> {
+        let reported = || Box::new((input, gradient.clone()));
+        Delivery { rule: self, gradient: self.is_reported.then(reported) }
     }
 }
 
 /// The gradient of an input of an operation, if it is observed.
-pub(crate) struct Delivery<T: Real>(Option<Box<(Arc<Node<T>>, usize, Var<T>)>>);
+pub(crate) struct Delivery<'a, T: Real> {
+    rule: &'a ReportedRule<'a, T>,
+    /// The position of the input, and its gradient.
+    gradient: Option<Box<(usize, Var<T>)>>,
+}
 
-impl<T: Real> Delivery<T> {
+impl<T: Real> Delivery<'_, T> {
     /// It was propagated, to a variable that has received `sum` so far; whether it was added to an earlier one.
     #[inline]
     pub(crate) fn report(self, sum: Option<(&Var<T>, bool)>) {
-        if let (Some(delivered), Some((sum, is_added))) = (self.0, sum) {
-            let (node, input, gradient) = *delivered;
-            tell(|| GraphEvent::Delivered { node, input, gradient, sum: sum.clone(), is_added });
+        if let (Some(gradient), Some((sum, is_added))) = (self.gradient, sum) {
+            let ((input, gradient), node, sum) = (*gradient, self.rule.node.clone(), sum.clone());
+            tell(|| GraphEvent::Delivered { node, input, gradient, sum, is_added });
         }
     }
 }

@@ -78,13 +78,6 @@ impl HeadMap {
     ///
     /// # Panics
     /// If the number of weights or gradients is not that of the keys, or all queries have been added.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::{HeadMap, PairMask};
-    /// let mut head = HeadMap::new(PairMask::new([1, 2], |_, _| true, "#", 64), None);
-    /// head.push(&[0.5, 0.5], Some(&[0.1, -0.1]));
-    /// assert_eq!(head.patterns().sum, Some(1.0));
-    /// ```
     #[track_caller]
     pub fn push(&mut self, row: &[f64], gradient: Option<&[f64]>) {
         let (i, keys) = (self.rows, self.mask.keys());
@@ -112,24 +105,11 @@ impl HeadMap {
     }
 
     /// Sets the loss of the model with the output of this head set to 0.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::{HeadMap, PairMask};
-    /// let mut head = HeadMap::new(PairMask::new([0, 0], |_, _| true, "", 64), None);
-    /// head.set_loss_without(2.5);
-    /// ```
     pub fn set_loss_without(&mut self, loss: f64) {
         self.loss_without = Some(loss);
     }
 
     /// What the head attends to, as averages over the queries so far.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::{HeadMap, PairMask};
-    /// let mut head = HeadMap::new(PairMask::new([1, 2], |_, _| true, "#", 64), None);
-    /// head.push(&[0.5, 0.5], None);
-    /// assert!((head.patterns().entropy.unwrap() - 2f64.ln()).abs() < 1e-12);
-    /// ```
     pub fn patterns(&self) -> Patterns {
         self.patterns.patterns()
     }

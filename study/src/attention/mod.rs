@@ -1,7 +1,7 @@
 //! The attention explorer: what the heads of a model attend to, as a page.
 //!
 //! [`AttentionPage`] takes plain data: texts, and the weights of heads as rows of numbers. A model's are
-//! collected by `AttentionExplorer` of the nn crate.
+//! collected by [`AttentionExplorer`](crate::AttentionExplorer).
 
 mod head;
 mod pairs;
@@ -16,8 +16,8 @@ pub use scores::{AddedPart, AddedTo, ScoreNormalizer, ScoreParts};
 use crate::Page;
 use head::HeadData;
 use pairs::MaskData;
-use scores::ScoreData;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
@@ -124,11 +124,6 @@ struct Without {
 
 impl AttentionPage {
     /// A page without a text.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::AttentionPage;
-    /// assert!(AttentionPage::new("Heads").html().contains("<title>Heads</title>"));
-    /// ```
     pub fn new(title: &str) -> AttentionPage {
         let (title, note) = (title.to_string(), String::new());
         let (texts, looks) = (Vec::new(), Vec::new());
@@ -136,25 +131,11 @@ impl AttentionPage {
     }
 
     /// Sets the line below the title.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::AttentionPage;
-    /// let mut page = AttentionPage::new("Heads");
-    /// page.note("A model of two layers.");
-    /// assert!(page.html().contains("A model of two layers."));
-    /// ```
     pub fn note(&mut self, note: &str) {
         self.note = note.to_string();
     }
 
     /// Sets the layer and the head that are shown first, counted from 0. If no snapshot has them, the note says so.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::AttentionPage;
-    /// let mut page = AttentionPage::new("Heads");
-    /// page.start(1, 3);
-    /// assert!(page.html().contains("\"start\":[1,3]"));
-    /// ```
     pub fn start(&mut self, layer: usize, head: usize) {
         self.start = Some((layer, head));
     }
@@ -163,24 +144,11 @@ impl AttentionPage {
     /// else 6 MB. What is left out beyond it is said on the page: first the queries and keys of pairs
     /// that are not the chosen one, then gradients, then the smaller weights of each query; each time
     /// first of the snapshots before the last. If that is not enough, the page is larger, and says so.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::AttentionPage;
-    /// let mut page = AttentionPage::new("Heads");
-    /// page.limit(1_000_000);
-    /// assert!(page.html().len() < 1_000_000);
-    /// ```
     pub fn limit(&mut self, bytes: usize) {
         self.limit = Some(bytes);
     }
 
     /// Adds a text; returns its place, for [`AttentionLook::text`].
-    ///
-    /// ```
-    /// # use retrograd_study::attention::{AttentionPage, AttentionText};
-    /// let text = AttentionText { name: "empty".into(), sequences: vec![], prompt: None, pair: None };
-    /// assert_eq!(AttentionPage::new("Heads").text(text), 0);
-    /// ```
     pub fn text(&mut self, text: AttentionText) -> usize {
         self.texts.push(text);
         self.texts.len() - 1
@@ -214,11 +182,6 @@ impl AttentionPage {
     }
 
     /// The page, reduced to its limit.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::AttentionPage;
-    /// assert!(AttentionPage::new("Heads").page().html().starts_with("<!doctype html>"));
-    /// ```
     pub fn page(&self) -> Page {
         let longest = self.texts.iter().flat_map(|t| &t.sequences).map(|s| s.labels.len()).max();
         let limit = self.limit.unwrap_or(match longest {
@@ -263,11 +226,6 @@ impl AttentionPage {
     }
 
     /// The document.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::AttentionPage;
-    /// assert!(AttentionPage::new("Heads").html().contains("Heads"));
-    /// ```
     pub fn html(&self) -> String {
         self.page().html()
     }
@@ -276,14 +234,6 @@ impl AttentionPage {
     ///
     /// # Errors
     /// If the file cannot be written; the message names it.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::AttentionPage;
-    /// let path = std::env::temp_dir().join("retrograd_attention_example.html");
-    /// AttentionPage::new("Heads").write(&path)?;
-    /// # std::fs::remove_file(&path)?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.page().write(path)
     }
@@ -367,9 +317,9 @@ impl AttentionLayer {
         let heads = heads.collect();
         let few = without.scores || without.earlier_scores && is_earlier;
         let scores = self.scores.as_ref().map(|scores| match (few, pair) {
-            (true, Some((i, j))) => scores.only(&[i], &[j]).data(),
-            (true, None) => scores.only(&[], &[]).data(),
-            (false, _) => scores.data(),
+            (true, Some((i, j))) => Cow::Owned(scores.only(&[i], &[j])),
+            (true, None) => Cow::Owned(scores.only(&[], &[])),
+            (false, _) => Cow::Borrowed(scores),
         });
         LayerData {
             name: &self.name,
@@ -422,6 +372,6 @@ struct LayerData<'a> {
     parts: &'a str,
     heads: Vec<HeadData>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    scores: Option<ScoreData>,
+    scores: Option<Cow<'a, ScoreParts>>,
     notes: &'a [String],
 }

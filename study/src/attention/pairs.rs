@@ -45,32 +45,16 @@ impl PairMask {
     }
 
     /// The number of queries.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::PairMask;
-    /// assert_eq!(PairMask::new([3, 2], |_, _| true, "#", 64).queries(), 3);
-    /// ```
     pub fn queries(&self) -> usize {
         self.rows.len()
     }
 
     /// The number of keys.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::PairMask;
-    /// assert_eq!(PairMask::new([3, 2], |_, _| true, "#", 64).keys(), 2);
-    /// ```
     pub fn keys(&self) -> usize {
         self.keys
     }
 
     /// The keys that a query attends to, in ascending order.
-    ///
-    /// ```
-    /// # use retrograd_study::attention::PairMask;
-    /// let odd = PairMask::new([1, 4], |_, key| key % 2 == 1, "+", 64);
-    /// assert_eq!(odd.visible(0).collect::<Vec<_>>(), [1, 3]);
-    /// ```
     pub fn visible(&self, query: usize) -> impl Iterator<Item = usize> + '_ {
         self.rows[query].iter().flat_map(|&[start, end]| start as usize..end as usize)
     }

@@ -1,7 +1,7 @@
 //! What is needed to compute scores of pairs on the page.
 
 use crate::base64::encode;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// From scores to weights: the last step of a score on its way to a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -38,21 +38,23 @@ pub enum AddedTo {
 }
 
 /// A part of the scores that is neither `q·k` nor a factor, for the pairs of the kept rows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct AddedPart {
     /// What it is, such as `"ALiBi"`.
     pub name: String,
     /// Where it is added.
     pub to: AddedTo,
     /// By head, `[queries.len() · keys.len()]` each.
+    #[serde(serialize_with = "floats")]
     pub values: Vec<Vec<f32>>,
 }
 
 /// Queries, keys and all other parts of the scores of a layer, for some queries and some keys.
 ///
 /// With these the page computes `s = scale · (Σ q[d] k[d] + products)`, `s = c · tanh(s / c)` if there
-/// is a softcap, `s = s + biases`, and the weight, which is 0 if the pair is masked.
-#[derive(Clone, Debug)]
+/// is a softcap, `s = s + biases`, and the weight, which is 0 if the pair is masked. In the data of the page, elements
+/// have four bytes and constants eight.
+#[derive(Clone, Debug, Serialize)]
 pub struct ScoreParts {
     /// The rows of queries that are kept.
     pub queries: Vec<usize>,
@@ -61,25 +63,32 @@ pub struct ScoreParts {
     /// Elements of a query or key.
     pub width: usize,
     /// By head, the queries `[queries.len() · width]` as they enter the product.
+    #[serde(serialize_with = "floats")]
     pub q: Vec<Vec<f32>>,
     /// By key head.
+    #[serde(serialize_with = "floats")]
     pub k: Vec<Vec<f32>>,
     /// Queries and keys before rotary positions, if there are any.
+    #[serde(serialize_with = "two_of_floats", skip_serializing_if = "Option::is_none")]
     pub before: Option<[Vec<Vec<f32>>; 2]>,
     /// The factor of `q·k`.
     pub scale: f64,
     /// The softcap.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub softcap: Option<f64>,
     /// Products and biases.
     pub added: Vec<AddedPart>,
     /// From scores to weights.
     pub normalizer: ScoreNormalizer,
     /// By head, the constant `c` of each kept query in the formula of the normaliser.
+    #[serde(serialize_with = "doubles")]
     pub constants: Vec<Vec<f64>>,
     /// Of [`ScoreNormalizer::TopK`] by head, the score of each kept query from which on a weight is not 0:
     /// the mean of the smallest score that is kept and the largest one that is dropped.
+    #[serde(serialize_with = "some_doubles", skip_serializing_if = "Option::is_none")]
     pub thresholds: Option<Vec<Vec<f64>>>,
     /// By head, the logit of the sink, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sinks: Option<Vec<f64>>,
 }
 
@@ -119,62 +128,28 @@ impl ScoreParts {
             ..*self
         }
     }
-
-    pub(super) fn data(&self) -> ScoreData {
-        let floats = |all: &[Vec<f32>]| -> Vec<String> {
-            let bytes = |x: &Vec<f32>| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
-            all.iter().map(|x| encode(&bytes(x))).collect()
-        };
-        let doubles =
-            |x: &Vec<f64>| encode(&x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
-        let added = |part: &AddedPart| AddedData {
-            name: part.name.clone(),
-            to: part.to,
-            values: floats(&part.values),
-        };
-        ScoreData {
-            queries: self.queries.clone(),
-            keys: self.keys.clone(),
-            width: self.width,
-            q: floats(&self.q),
-            k: floats(&self.k),
-            before: self.before.as_ref().map(|[q, k]| [floats(q), floats(k)]),
-            scale: self.scale,
-            softcap: self.softcap,
-            added: self.added.iter().map(added).collect(),
-            normalizer: self.normalizer,
-            constants: self.constants.iter().map(doubles).collect(),
-            thresholds: self.thresholds.as_ref().map(|all| all.iter().map(doubles).collect()),
-            sinks: self.sinks.clone(),
-        }
-    }
 }
 
-/// [`ScoreParts`] in the data of a page: numbers of four bytes, constants of eight, the lower byte first.
-#[derive(Serialize)]
-pub(super) struct ScoreData {
-    queries: Vec<usize>,
-    keys: Vec<usize>,
-    width: usize,
-    q: Vec<String>,
-    k: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    before: Option<[Vec<String>; 2]>,
-    scale: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    softcap: Option<f64>,
-    added: Vec<AddedData>,
-    normalizer: ScoreNormalizer,
-    constants: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thresholds: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sinks: Option<Vec<f64>>,
+/// Numbers in base64, the lower byte first.
+fn text<X: Copy, const N: usize>(numbers: &[X], bytes: fn(X) -> [u8; N]) -> String {
+    encode(&numbers.iter().flat_map(|&x| bytes(x)).collect::<Vec<u8>>())
 }
 
-#[derive(Serialize)]
-struct AddedData {
-    name: String,
-    to: AddedTo,
-    values: Vec<String>,
+fn floats<S: Serializer>(all: &[Vec<f32>], s: S) -> Result<S::Ok, S::Error> {
+    s.collect_seq(all.iter().map(|x| text(x, f32::to_le_bytes)))
+}
+
+fn two_of_floats<S: Serializer>(all: &Option<[Vec<Vec<f32>>; 2]>, s: S) -> Result<S::Ok, S::Error> {
+    let texts = |all: &Vec<Vec<f32>>| -> Vec<String> {
+        all.iter().map(|x| text(x, f32::to_le_bytes)).collect()
+    };
+    s.collect_seq(all.iter().flatten().map(texts))
+}
+
+fn doubles<S: Serializer>(all: &[Vec<f64>], s: S) -> Result<S::Ok, S::Error> {
+    s.collect_seq(all.iter().map(|x| text(x, f64::to_le_bytes)))
+}
+
+fn some_doubles<S: Serializer>(all: &Option<Vec<Vec<f64>>>, s: S) -> Result<S::Ok, S::Error> {
+    doubles(all.as_deref().unwrap_or_default(), s)
 }

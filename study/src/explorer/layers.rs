@@ -1,13 +1,13 @@
 //! The calls of attention in a forward pass, as layers with names.
 
 use super::tap::{Called, Observed};
+use crate::record::ModulePath;
 use retrograd_tensor::Real;
 use std::ops::Range;
 
 /// A layer: the calls of attention in one call of a module.
 pub(super) struct Found {
-    pub path: String,
-    pub type_name: String,
+    pub module: ModulePath,
     /// The calls, by their place; none if the module computes attention without the engine.
     pub calls: Vec<usize>,
     /// The place of its beginning.
@@ -25,18 +25,21 @@ pub(super) fn layers<T: Real>(observed: &Observed<T>) -> Vec<Found> {
             modules.iter().filter(|m| m.places.contains(&seen.place)).collect();
         around.sort_by_key(|m| m.places.end - m.places.start);
         let innermost = around.first();
-        let list = innermost.and_then(|m| parent_of_list(&m.path));
-        let owner = around.iter().find(|m| Some(m.path.as_str()) == list).or(innermost);
-        let (path, type_name, places) = match owner {
-            Some(m) => (m.path.clone(), m.type_name.clone(), m.places.clone()),
-            None => (format!("call {}", place + 1), "attend".into(), seen.place..seen.place),
+        let list = innermost.and_then(|m| parent_of_list(&m.module.path));
+        let owner = around.iter().find(|m| Some(m.module.path.as_str()) == list).or(innermost);
+        let (module, places) = match owner {
+            Some(m) => (m.module.clone(), m.places.clone()),
+            None => {
+                let (path, type_name) = (format!("call {}", place + 1), "attend".into());
+                (ModulePath { path, type_name }, seen.place..seen.place)
+            }
         };
         let [_, _, lq, lk] = seen.call.sizes();
         let size = [lq, lk];
         match found.iter_mut().find(|(n, s, _)| *n == places && *s == size && owner.is_some()) {
             Some((.., layer)) => layer.calls.push(place),
             None => {
-                let layer = Found { path, type_name, calls: vec![place], start: seen.place };
+                let layer = Found { module, calls: vec![place], start: seen.place };
                 found.push((places, size, layer));
             }
         }
@@ -46,13 +49,13 @@ pub(super) fn layers<T: Real>(observed: &Observed<T>) -> Vec<Found> {
         modules.iter().filter(|m| is_attention(m) && !has_calls(m)).collect();
     for m in &silent {
         let inside = |other: &&&Called| {
-            other.path != m.path
+            other.module.path != m.module.path
                 && other.places.start <= m.places.start
                 && m.places.end <= other.places.end
         };
         if silent.iter().find(inside).is_none() {
-            let (path, type_name) = (m.path.clone(), m.type_name.clone());
-            let layer = Found { path, type_name, calls: Vec::new(), start: m.places.start };
+            let (module, start) = (m.module.clone(), m.places.start);
+            let layer = Found { module, calls: Vec::new(), start };
             found.push((m.places.clone(), [0; 2], layer));
         }
     }
@@ -60,9 +63,10 @@ pub(super) fn layers<T: Real>(observed: &Observed<T>) -> Vec<Found> {
     layers.sort_by_key(|layer| layer.start);
     // A module that is called several times has several layers.
     for i in 0..layers.len() {
-        let before = layers[..i].iter().filter(|l| base(&l.path) == layers[i].path).count();
+        let before =
+            layers[..i].iter().filter(|l| base(&l.module.path) == layers[i].module.path).count();
         if before > 0 {
-            layers[i].path += &format!(" ({})", before + 1);
+            layers[i].module.path += &format!(" ({})", before + 1);
         }
     }
     layers
@@ -82,7 +86,7 @@ fn parent_of_list(path: &str) -> Option<&str> {
 
 /// Whether a module is attention by its type or its name.
 fn is_attention(m: &Called) -> bool {
-    let name = m.path.rsplit('.').next().unwrap_or("");
-    m.type_name.contains("Attention")
+    let name = m.module.path.rsplit('.').next().unwrap_or("");
+    m.module.type_name.contains("Attention")
         || ["attn", "self_attn", "multihead_attn", "attention"].contains(&name)
 }

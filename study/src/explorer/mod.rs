@@ -8,15 +8,12 @@ mod text;
 pub use text::ExplorerText;
 
 use crate::attention::{AttentionLayer, AttentionLook, AttentionPage, AttentionText, HeadMap};
-use crate::page::Page;
 use digest::{Digest, default_pair, digest, joined};
 use layers::{Found, layers};
 use retrograd_autograd::{Gradients, Var, no_grad, with_grad_enabled};
 use retrograd_nn::{Gpt, Module, Pass};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::{Real, Tensor};
-use std::io;
-use std::path::Path;
 use tap::{Experiment, Observed, observe};
 
 /// A text, its place on the page, and the pair that is shown first.
@@ -48,11 +45,12 @@ const GRADIENTS: usize = 1 << 24;
 /// let text = ExplorerText::new("four letters", ["a", "b", "c", "b"]);
 /// let mut explorer = AttentionExplorer::new("Attention of an untrained model").ablations(true);
 /// explorer.record_gpt("untrained", &model, &text, &Tensor::from([[0i64, 1, 2, 1]]));
-/// assert!(explorer.html().contains("transformer.h.1.attn"));
+/// assert!(explorer.page.html().contains("transformer.h.1.attn"));
 /// ```
 #[derive(Clone, Debug)]
 pub struct AttentionExplorer {
-    page: AttentionPage,
+    /// The page, to be written; its note, its limit, and the head that it shows first can be set.
+    pub page: AttentionPage,
     /// The texts so far, their places on the page, and the pairs that are shown first.
     texts: Vec<KnownText>,
     gradients: bool,
@@ -61,58 +59,13 @@ pub struct AttentionExplorer {
 
 impl AttentionExplorer {
     /// An explorer without a text, whose page has this title.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// assert!(AttentionExplorer::new("Heads").html().contains("<title>Heads</title>"));
-    /// ```
     pub fn new(title: &str) -> Self {
         let page = AttentionPage::new(title);
         AttentionExplorer { page, texts: Vec::new(), gradients: true, ablations: false }
     }
 
-    /// Sets the line below the title.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// assert!(AttentionExplorer::new("Heads").note("after training").html().contains("after training"));
-    /// ```
-    pub fn note(mut self, note: &str) -> Self {
-        self.page.note(note);
-        self
-    }
-
-    /// Sets the layer and the head that are shown first, counted from 0.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// let explorer = AttentionExplorer::new("Heads").start(0, 2);
-    /// assert!(explorer.html().contains("\"start\":[0,2]"));
-    /// ```
-    pub fn start(mut self, layer: usize, head: usize) -> Self {
-        self.page.start(layer, head);
-        self
-    }
-
-    /// Sets the largest size of the page in bytes; see
-    /// [`AttentionPage::limit`](crate::attention::AttentionPage::limit).
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// assert!(AttentionExplorer::new("Heads").limit(500_000).html().len() < 500_000);
-    /// ```
-    pub fn limit(mut self, bytes: usize) -> Self {
-        self.page.limit(bytes);
-        self
-    }
-
     /// Whether gradients of the loss by the weights are computed, by another forward pass and a backward
     /// pass; by default they are.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// let explorer = AttentionExplorer::new("Heads").gradients(false);
-    /// ```
     pub fn gradients(mut self, on: bool) -> Self {
         self.gradients = on;
         self
@@ -120,11 +73,6 @@ impl AttentionExplorer {
 
     /// Whether the loss without each head is computed: with its output set to 0, by one forward pass for
     /// each head of each layer. By default it is not.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// let explorer = AttentionExplorer::new("Heads").ablations(true);
-    /// ```
     pub fn ablations(mut self, on: bool) -> Self {
         self.ablations = on;
         self
@@ -201,17 +149,6 @@ impl AttentionExplorer {
     ///
     /// # Panics
     /// As [`Gpt::forward`].
-    ///
-    /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_study::{AttentionExplorer, ExplorerText};
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// # let config = GptConfig { vocab: 5, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// let mut explorer = AttentionExplorer::new("Two tokens");
-    /// let text = ExplorerText::new("ab", ["a", "b"]);
-    /// explorer.record_gpt("untrained", &model, &text, &Tensor::from([[0i64, 1]]));
-    /// ```
     #[track_caller]
     pub fn record_gpt<T: Real>(
         &mut self,
@@ -233,42 +170,6 @@ impl AttentionExplorer {
         });
     }
 
-    /// The page; see [`AttentionPage::page`](crate::attention::AttentionPage::page).
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// assert!(AttentionExplorer::new("Heads").page().html().contains("Heads"));
-    /// ```
-    pub fn page(&self) -> Page {
-        self.page.page()
-    }
-
-    /// The document.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// assert!(AttentionExplorer::new("Heads").html().starts_with("<!doctype html>"));
-    /// ```
-    pub fn html(&self) -> String {
-        self.page.html()
-    }
-
-    /// Writes the document to a file.
-    ///
-    /// # Errors
-    /// If the file cannot be written; the message names it.
-    ///
-    /// ```
-    /// # use retrograd_study::AttentionExplorer;
-    /// let path = std::env::temp_dir().join("retrograd_explorer_example.html");
-    /// AttentionExplorer::new("Heads").write(&path)?;
-    /// # std::fs::remove_file(&path)?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        self.page.write(path)
-    }
-
     /// The place of a text on the page, and the pair that is shown first, which is chosen in the first
     /// look at the text: in the last layer in which its first sequence attends.
     fn place_of<T: Real>(
@@ -284,7 +185,7 @@ impl AttentionExplorer {
             let chosen = found.iter().rev().find_map(|layer| {
                 let seen = &observed.calls[*layer.calls.first()?];
                 let [_, _, lq, lk] = seen.call.sizes();
-                let [queries, keys] = text.sequences_of(&layer.path, lq, lk);
+                let [queries, keys] = text.sequences_of(&layer.module.path, lq, lk);
                 (queries == Some(0)).then_some((seen, keys == Some(0)))
             });
             let (seen, is_self) = chosen?;
@@ -334,8 +235,8 @@ fn layer_of<T: Real>(
     pair: Option<(usize, usize)>,
 ) -> AttentionLayer {
     let mut shown = AttentionLayer {
-        name: layer.path.clone(),
-        kind: layer.type_name.clone(),
+        name: layer.module.path.clone(),
+        kind: layer.module.type_name.clone(),
         sequences: [0, 0],
         parts: String::new(),
         heads: Vec::new(),
@@ -351,7 +252,7 @@ fn layer_of<T: Real>(
     };
     let seen = &observed.calls[first];
     let [_, heads, lq, lk] = seen.call.sizes();
-    let found = text.sequences_of(&layer.path, lq, lk);
+    let found = text.sequences_of(&layer.module.path, lq, lk);
     shown.sequences = found.map(|s| s.unwrap_or(0));
     if found.contains(&None) {
         shown.notes.push(format!(

@@ -1,7 +1,8 @@
 //! The observer of attention in a forward pass, which may change a call: a head switched off, or the weights as
 //! variables.
 
-use crate::record::{ModuleNames, Modules, Threads};
+use crate::locked::locked;
+use crate::record::{ModuleNames, ModulePath, Modules, Threads};
 use retrograd_autograd::Var;
 use retrograd_nn::Module;
 use retrograd_nn::attention::observe::{AttentionCall, AttentionEvent, Change, Rotation};
@@ -10,7 +11,7 @@ use retrograd_tensor::settings::with_observer;
 use retrograd_tensor::{Real, Tensor};
 use std::mem;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A call of attention that was observed.
 pub(super) struct Seen<T: Real> {
@@ -21,10 +22,7 @@ pub(super) struct Seen<T: Real> {
 
 /// A call of a module.
 pub(super) struct Called {
-    /// The path of the module.
-    pub path: String,
-    /// Its type, without the path.
-    pub type_name: String,
+    pub module: ModulePath,
     /// The places from its beginning to its end.
     pub places: Range<usize>,
 }
@@ -90,7 +88,7 @@ pub(super) fn observe<T: Real, R>(
 
 impl<T: Real> Tap<T> {
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 }
 
@@ -109,8 +107,7 @@ impl<T: Real> Observer for Tap<T> {
                 let call = state.threads.here().end().filter(|_| output.is_some());
                 if let Some((module, began)) = call.filter(|_| !state.threads.is_in_shard()) {
                     let places = began..state.last;
-                    let (path, type_name) = (module.path, module.type_name);
-                    state.observed.modules.push(Called { path, type_name, places });
+                    state.observed.modules.push(Called { module, places });
                 }
             }
             Event::Other(any) if !state.threads.is_in_shard() => {

@@ -20,11 +20,6 @@ pub struct ExplorerText {
 
 impl ExplorerText {
     /// A sequence of tokens with these labels.
-    ///
-    /// ```
-    /// # use retrograd_study::ExplorerText;
-    /// assert_eq!(ExplorerText::new("greeting", ["hello", "world"]).labels()[0], "hello");
-    /// ```
     pub fn new<L: Into<String>>(name: &str, labels: impl IntoIterator<Item = L>) -> Self {
         let sequences = vec![sequence("text", labels)];
         let text = AttentionText { name: name.to_string(), sequences, prompt: None, pair: None };
@@ -36,12 +31,6 @@ impl ExplorerText {
     /// A layer's queries and keys belong to the sequence of their number. If both sequences have the
     /// same number of tokens, the path of the module decides: with `encoder` in it, both are those of
     /// the source; with `cross`, `multihead_attn` or `encoder_attn`, the keys are.
-    ///
-    /// ```
-    /// # use retrograd_study::ExplorerText;
-    /// let text = ExplorerText::new("a word", ["mot"]).source(["w", "o", "r", "d"]);
-    /// assert_eq!(text.labels(), ["mot"]);
-    /// ```
     pub fn source<L: Into<String>>(mut self, labels: impl IntoIterator<Item = L>) -> Self {
         self.text.sequences.truncate(1);
         self.text.sequences.push(sequence("source", labels));
@@ -50,12 +39,6 @@ impl ExplorerText {
 
     /// The numbers of the tokens, which are equal where the tokens are. Without them, the labels are
     /// compared.
-    ///
-    /// ```
-    /// # use retrograd_study::ExplorerText;
-    /// let text = ExplorerText::new("bytes", ["\u{fffd}", "\u{fffd}"]).tokens([195, 169]);
-    /// assert_eq!(text.labels().len(), 2);
-    /// ```
     pub fn tokens(mut self, tokens: impl IntoIterator<Item = i64>) -> Self {
         self.tokens = Some(tokens.into_iter().collect());
         self
@@ -63,12 +46,6 @@ impl ExplorerText {
 
     /// The number of tokens that were given: the others were generated one by one. The page then has a
     /// slider over them.
-    ///
-    /// ```
-    /// # use retrograd_study::ExplorerText;
-    /// let text = ExplorerText::new("a tale", ["Once", "upon", "a", "time"]).generated_after(2);
-    /// assert_eq!(text.labels()[2], "a");
-    /// ```
     pub fn generated_after(mut self, prompt: usize) -> Self {
         self.text.prompt = Some(prompt);
         self
@@ -78,23 +55,12 @@ impl ExplorerText {
     /// any size. By default it is the last query (the one before it, from whose row the last token was generated, after
     /// [`ExplorerText::generated_after`]) and, of the other tokens, the key with the largest
     /// weights in all heads together.
-    ///
-    /// ```
-    /// # use retrograd_study::ExplorerText;
-    /// let text = ExplorerText::new("it", ["meal", "it"]).pair(1, 0);
-    /// assert_eq!(text.labels()[1], "it");
-    /// ```
     pub fn pair(mut self, query: usize, key: usize) -> Self {
         self.text.pair = Some((query, key));
         self
     }
 
     /// The labels of the first sequence.
-    ///
-    /// ```
-    /// # use retrograd_study::ExplorerText;
-    /// assert_eq!(ExplorerText::new("one", ["token"]).labels(), ["token"]);
-    /// ```
     pub fn labels(&self) -> &[String] {
         &self.text.sequences[0].labels
     }

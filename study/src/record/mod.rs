@@ -33,7 +33,7 @@ mod recording;
 mod recursion;
 mod threads;
 
-pub(crate) use modules::{ModuleNames, Modules, is_inside};
+pub(crate) use modules::{ModuleNames, Modules, innermost, is_inside};
 pub(crate) use nonfinite::search_process;
 pub use nonfinite::{Extent, NonFinite, find_nonfinite};
 pub use recorder::{Recorder, Seen};
@@ -45,15 +45,6 @@ pub use recursion::naive_backward;
 pub(crate) use threads::Threads;
 
 /// Runs `f` and records it: [`Recorder::record`] without values.
-///
-/// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_study::record::record;
-/// use retrograd_tensor::Tensor;
-/// let x = Var::leaf(Tensor::scalar(2.0f32));
-/// let (y, recording) = record(|| x.square());
-/// assert_eq!((y.item(), recording.operations[0].name()), (4.0, "square"));
-/// ```
 pub fn record<R>(f: impl FnOnce() -> R) -> (R, Recording) {
     Recorder::new().record(f)
 }

@@ -1,11 +1,12 @@
 //! The modules whose forward passes run on a thread.
 
-use super::recording::{Constant, ModulePath, Source};
+use super::recording::{ModulePath, Source};
+use crate::locked::locked;
 use retrograd_nn::{Module, for_each_module, short_type};
 use retrograd_tensor::Real;
 use retrograd_tensor::observe::{ModulePart, ModuleStart};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The address of a module, and its type: a struct and its first field have the same address.
 type Key = (usize, &'static str);
@@ -62,19 +63,14 @@ impl ModuleNames {
         if all.len() == 1 {
             return Some(all[0]);
         }
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = locked(&self.turns);
         let turn = turns.entry(key).or_default();
         *turn += 1;
         Some(all[(*turn - 1) % all.len()])
     }
 
     fn name(&self, source: Source) -> Option<&str> {
-        match source {
-            Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) => {
-                self.parameters.get(&id.number()).map(String::as_str)
-            }
-            _ => None,
-        }
+        self.parameters.get(&source.leaf()?.number()).map(String::as_str)
     }
 }
 
@@ -146,4 +142,10 @@ impl Modules {
 pub(crate) fn is_inside(path: &str, module: &str) -> bool {
     let rest = path.strip_prefix(module);
     rest.is_some_and(|rest| module.is_empty() || rest.is_empty() || rest.starts_with('.'))
+}
+
+/// The innermost of some modules around all of these paths; the first one, which is the model, if none is.
+pub(crate) fn innermost<'a>(modules: impl Iterator<Item = &'a str>, paths: &[&str]) -> usize {
+    let around = modules.enumerate().filter(|(_, m)| paths.iter().all(|path| is_inside(path, m)));
+    around.max_by_key(|(_, module)| module.len()).map_or(0, |(i, _)| i)
 }

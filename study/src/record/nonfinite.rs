@@ -2,6 +2,7 @@
 
 use super::recorder::{Recorder, Seen};
 use super::recording::{Constant, ModulePath, Source};
+use crate::locked::locked;
 use retrograd_autograd::Kind;
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::any::Any;
@@ -9,7 +10,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Where the first NaN or infinity came from: an operation or a rule, or a tensor that had it from the beginning.
 #[derive(Clone, Debug, PartialEq)]
@@ -172,10 +173,6 @@ fn recorder(search: Arc<Mutex<Search>>) -> Recorder {
             search.see(seen);
         }
     })
-}
-
-fn locked(search: &Mutex<Search>) -> MutexGuard<'_, Search> {
-    search.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Default)]

@@ -7,6 +7,7 @@ use super::recording::{
     Source, Target, What, output,
 };
 use super::threads::Threads;
+use crate::locked::locked;
 use retrograd_autograd::observe::{Computed, GraphEvent, Saved};
 use retrograd_autograd::{Call, Id, Node, Var};
 use retrograd_nn::Module;
@@ -21,7 +22,7 @@ use std::fmt::{self, Debug};
 use std::mem;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// Records the operations and events of a closure.
@@ -59,6 +60,7 @@ type Watch = dyn Fn(&Seen<'_>) + Send + Sync;
 type End = dyn Fn(Recording) + Send + Sync;
 
 /// Values at the moment of an event: [`Tensor`]s of f32 or f64, if nothing else is said.
+#[derive(Debug)]
 pub enum Seen<'a> {
     /// An operation was computed.
     Computed {
@@ -252,11 +254,6 @@ impl Recorder {
 
     /// Records the process, from now to the end of its first backward pass, or that of all shards if it is in one
     /// ([`sharded`](retrograd_autograd::sharded)), and passes the record to `end`.
-    ///
-    /// ```no_run
-    /// use retrograd_study::record::Recorder;
-    /// Recorder::new().record_first_backward(|recording| println!("{} bytes", recording.peak()));
-    /// ```
     pub fn record_first_backward(mut self, end: impl Fn(Recording) + Send + Sync + 'static) {
         self.end = Some(Box::new(end));
         self.observe();
@@ -332,7 +329,7 @@ impl Recorder {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// The state, unless the record has ended, which may happen while another thread is in a pass.
@@ -531,7 +528,7 @@ impl State {
             .map(|(name, x)| OperandRecord { name, source: self.source(x), shape: *x.shape() })
             .collect();
         for source in inputs.iter().map(|input| input.source) {
-            if let Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) = source
+            if let Some(id) = source.leaf()
                 && !self.recording.parameters.contains_key(&id)
                 && let Some(name) = self.lane().modules.parameter(source)
             {
@@ -733,17 +730,5 @@ impl Observer for Recorder {
 impl Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recorder").field("watches", &self.watch.is_some()).finish_non_exhaustive()
-    }
-}
-
-impl Debug for Seen<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Seen::Forgotten => f.write_str("Forgotten"),
-            Seen::Computed { operation, .. } => write!(f, "Computed({operation})"),
-            Seen::Seeded { event, .. } => write!(f, "Seeded({event})"),
-            Seen::RuleBegan { operation, .. } => write!(f, "RuleBegan({operation})"),
-            Seen::Delivered { event, .. } => write!(f, "Delivered({event})"),
-        }
     }
 }

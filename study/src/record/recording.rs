@@ -95,6 +95,16 @@ pub enum Source {
     Constant(Constant),
 }
 
+impl Source {
+    /// The leaf that the variable is, or whose value it has as a constant.
+    pub fn leaf(self) -> Option<Id> {
+        match self {
+            Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) => Some(id),
+            _ => None,
+        }
+    }
+}
+
 /// Why a variable is a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constant {

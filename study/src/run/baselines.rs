@@ -43,13 +43,6 @@ impl Baselines {
     ///
     /// # Panics
     /// If a token is not in `0..vocab`.
-    ///
-    /// ```
-    /// # use retrograd_study::Baselines;
-    /// let baselines = Baselines::of(&[0, 0, 1], &[1, 2], 3);
-    /// // p(2) = 1/6; nothing follows 1 in the training text.
-    /// assert_eq!((baselines.unigram, baselines.bigram), (6f64.ln(), 6f64.ln()));
-    /// ```
     #[track_caller]
     pub fn of(train: &[i64], held_out: &[i64], vocab: usize) -> Baselines {
         let outside = train.iter().chain(held_out).find(|&&t| t < 0 || t as usize >= vocab);

@@ -125,33 +125,17 @@ pub struct RunPage {
 
 impl RunPage {
     /// A page without data.
-    ///
-    /// ```
-    /// let page = retrograd_study::RunPage::new("out/mine");
-    /// assert!(page.page().html().contains("<title>out/mine</title>"));
-    /// ```
     pub fn new(title: &str) -> RunPage {
         RunPage { title: title.into(), unit: "nats per token".into(), ..RunPage::default() }
     }
 
     /// Sets the number of steps of the whole run, and the tokens (or samples) of a step.
-    ///
-    /// ```
-    /// let page = retrograd_study::RunPage::new("a run").planned(2000, 16 * 64);
-    /// # page.page().html();
-    /// ```
     pub fn planned(mut self, steps: u64, tokens_per_step: u64) -> RunPage {
         (self.planned, self.tokens_per_step) = (steps, tokens_per_step);
         self
     }
 
     /// Sets a line of the list of facts: the text, the model, the machine.
-    ///
-    /// ```
-    /// let mut page = retrograd_study::RunPage::new("a run");
-    /// page.fact("text", "generated tales");
-    /// assert!(page.page().html().contains("generated tales"));
-    /// ```
     pub fn fact(&mut self, name: &str, value: &str) {
         match self.facts.iter_mut().find(|fact| fact.0 == name) {
             Some(fact) => fact.1 = value.into(),
@@ -161,13 +145,6 @@ impl RunPage {
 
     /// Sets the hyperparameters as names and values, and the recipe that they are compared with: its name, its
     /// names and values.
-    ///
-    /// ```
-    /// let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
-    /// let base = vec![pair("lr", "0.02")];
-    /// let page = retrograd_study::RunPage::new("a run").recipe(vec![pair("lr", "0.01")], Some(("fast", base)));
-    /// # page.page().html();
-    /// ```
     pub fn recipe(
         mut self,
         recipe: Vec<(String, String)>,
@@ -179,34 +156,18 @@ impl RunPage {
     }
 
     /// Sets the losses that the loss is compared with.
-    ///
-    /// ```
-    /// use retrograd_study::{Baselines, RunPage};
-    /// let page = RunPage::new("a run").baselines(Baselines::of(&[0, 1, 1], &[1, 0], 2));
-    /// # page.page().html();
-    /// ```
     pub fn baselines(mut self, baselines: Baselines) -> RunPage {
         self.baselines = Some(baselines);
         self
     }
 
     /// Sets the norm above which gradients are clipped.
-    ///
-    /// ```
-    /// let page = retrograd_study::RunPage::new("a run").clip(1.0);
-    /// # page.page().html();
-    /// ```
     pub fn clip(mut self, norm: f64) -> RunPage {
         self.clip = Some(norm);
         self
     }
 
     /// Sets the floating-point operations that a step requires.
-    ///
-    /// ```
-    /// let page = retrograd_study::RunPage::new("a run").flops(3.0 * 28.3e6);
-    /// # page.page().html();
-    /// ```
     pub fn flops(mut self, step: f64) -> RunPage {
         self.flops = Some(step);
         self
@@ -214,15 +175,6 @@ impl RunPage {
 
     /// Sets what looks show: the tokens of the sentence, the prompt of the sample, the names of the parts of the
     /// model, and the number of heads of each layer with attention weights.
-    ///
-    /// ```
-    /// use retrograd_study::{HeadLook, RunLook, RunPage};
-    /// let tokens = vec!["a".to_string(), "b".to_string()];
-    /// let mut page = RunPage::new("a run").looks_at(tokens, "Once", vec!["mlp".into()], vec![1]);
-    /// let heads = vec![HeadLook::new(&[1.0, 0.0, 0.3, 0.7], 2)];
-    /// page.look(RunLook { step: 0, sample: " upon a time".into(), heads, ..RunLook::default() });
-    /// assert!(page.page().html().contains("upon a time"));
-    /// ```
     pub fn looks_at(
         mut self,
         sentence: Vec<String>,
@@ -236,28 +188,12 @@ impl RunPage {
     }
 
     /// Sets the peak of the machine in floating-point operations per second, for the steps from here on.
-    ///
-    /// ```
-    /// use retrograd_study::{RunPage, RunStep};
-    /// let mut page = RunPage::new("a run").flops(1e9);
-    /// page.peak(100e9);
-    /// // A fifth of what the machine can do.
-    /// page.step(RunStep { step: 1, loss: 4.0, lr: 0.1, grad_norm: 1.0, seconds: 0.05 });
-    /// # page.page().html();
-    /// ```
     pub fn peak(&mut self, flops: f64) {
         let from = self.last.map_or(0, |step| step.step);
         self.peaks.push(Peak { from, flops });
     }
 
     /// Adds a step. Steps are added in their order.
-    ///
-    /// ```
-    /// use retrograd_study::{RunPage, RunStep};
-    /// let mut page = RunPage::new("a run");
-    /// page.step(RunStep { step: 1, loss: 4.0, lr: 0.1, grad_norm: 1.0, seconds: 0.05 });
-    /// # page.page().html();
-    /// ```
     pub fn step(&mut self, step: RunStep) {
         if step.seconds.is_finite() {
             self.seconds += step.seconds;
@@ -274,12 +210,6 @@ impl RunPage {
     }
 
     /// Adds the loss on held-out data after a step. Evaluations are added in their order, after their step.
-    ///
-    /// ```
-    /// let mut page = retrograd_study::RunPage::new("a run");
-    /// page.evaluation(0, 4.2);
-    /// # page.page().html();
-    /// ```
     pub fn evaluation(&mut self, step: u64, loss: f64) {
         self.evaluations.push(step, self.seconds, [loss]);
         let now = (step, loss);
@@ -288,58 +218,27 @@ impl RunPage {
     }
 
     /// Adds the bytes of tensors that are in use after a step, and the most that were in use at once so far.
-    ///
-    /// ```
-    /// let mut page = retrograd_study::RunPage::new("a run");
-    /// page.memory(100, 2_200_000, 48_000_000);
-    /// assert!(page.page().html().contains("48000000"));
-    /// ```
     pub fn memory(&mut self, step: u64, live: usize, peak: usize) {
         self.memory.push(step, self.seconds, [live as f64, peak as f64]);
     }
 
     /// Adds a look at the model. Looks are added in their order. When there are many, they are thinned evenly;
     /// the first and the last one stay.
-    ///
-    /// ```
-    /// use retrograd_study::{RunLook, RunPage};
-    /// let mut page = RunPage::new("a run");
-    /// page.look(RunLook { step: 0, sample: "xqz".into(), ..RunLook::default() });
-    /// # page.page().html();
-    /// ```
     pub fn look(&mut self, look: RunLook) {
         self.looks.push(look);
     }
 
     /// Adds an event: its step, its kind (`start`, `resume`, `interrupt`, ..) and a sentence.
-    ///
-    /// ```
-    /// let mut page = retrograd_study::RunPage::new("a run");
-    /// page.event(0, "start", "Training began.");
-    /// assert!(page.page().html().contains("Training began."));
-    /// ```
     pub fn event(&mut self, step: u64, kind: &str, text: &str) {
         self.events.push(Event { step, kind: kind.into(), text: text.into() });
     }
 
     /// Sets whether the run goes on.
-    ///
-    /// ```
-    /// use retrograd_study::{RunPage, RunStatus};
-    /// let mut page = RunPage::new("a run");
-    /// page.status(RunStatus::Running { every: 30.0 });
-    /// # page.page().html();
-    /// ```
     pub fn status(&mut self, status: RunStatus) {
         self.status = status;
     }
 
     /// The document.
-    ///
-    /// ```
-    /// let html = retrograd_study::RunPage::new("a run").page().html();
-    /// assert!(html.len() < 3_000_000);
-    /// ```
     pub fn page(&self) -> Page {
         let written = SystemTime::UNIX_EPOCH.elapsed().map_or(0.0, |time| time.as_secs_f64());
         let data = json::bounded(|size| self.json(size, written));
@@ -350,13 +249,6 @@ impl RunPage {
     ///
     /// # Errors
     /// If the file cannot be written.
-    ///
-    /// ```
-    /// let path = std::env::temp_dir().join("retrograd_run_example.html");
-    /// retrograd_study::RunPage::new("a run").write(&path)?;
-    /// # std::fs::remove_file(&path)?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.page().write(path)
     }

@@ -25,9 +25,10 @@ mod table;
 pub(crate) use lines::trace_process;
 pub use table::{Total, Totals, Trace};
 
+use crate::locked::locked;
 use retrograd_tensor::observe::{Event, KernelCall, Observer};
 use retrograd_tensor::{par, settings};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Collects all calls, with the names of the threads.
@@ -37,8 +38,7 @@ struct Collector(Mutex<Vec<(KernelCall, String)>>);
 impl Observer for Collector {
     fn event(&self, event: &Event<'_>) {
         if let Event::Kernel(call) = *event {
-            let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            calls.push((call.clone(), par::lane()));
+            locked(&self.0).push((call.clone(), par::lane()));
         }
     }
 }
@@ -64,6 +64,6 @@ pub fn trace<R>(f: impl FnOnce() -> R) -> (R, Trace) {
     let start = Instant::now();
     let result = settings::with_observer(collector.clone(), f);
     let seconds = start.elapsed().as_secs_f64();
-    let mut calls = collector.0.lock().unwrap_or_else(PoisonError::into_inner);
-    (result, Trace::new(std::mem::take(&mut *calls), seconds))
+    let calls = std::mem::take(&mut *locked(&collector.0));
+    (result, Trace::new(calls, seconds))
 }

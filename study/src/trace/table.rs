@@ -38,40 +38,16 @@ impl Trace {
     }
 
     /// The name of the thread of each call: `worker 0` in a thread pool, else the name of the thread.
-    ///
-    /// ```
-    /// use retrograd_study::trace::trace;
-    /// use retrograd_tensor::{Tensor, with_threads};
-    /// let x = Tensor::from([1.0f32, 2.0]);
-    /// let (_, trace) = trace(|| with_threads(1, || x.exp()));
-    /// assert_eq!(trace.lanes(), ["worker 0"]);
-    /// ```
     pub fn lanes(&self) -> &[String] {
         &self.lanes
     }
 
     /// The time of the closure in seconds, with that to collect the calls.
-    ///
-    /// ```
-    /// use retrograd_study::trace::trace;
-    /// use retrograd_tensor::Tensor;
-    /// let (_, trace) = trace(|| Tensor::<f32>::ones([100]).exp());
-    /// assert!(trace.seconds() >= trace.calls().iter().map(|call| call.seconds).sum());
-    /// ```
     pub fn seconds(&self) -> f64 {
         self.seconds
     }
 
     /// The trace with the limits of a machine, relative to which times are printed.
-    ///
-    /// ```no_run
-    /// use retrograd_tensor::machine::Machine;
-    /// use retrograd_study::trace::trace;
-    /// use retrograd_tensor::Tensor;
-    /// let x = Tensor::<f32>::ones([512, 512]);
-    /// let (_, trace) = trace(|| x.matmul(&x));
-    /// println!("{}", trace.with_limits(&Machine::measure()).by_operation());
-    /// ```
     pub fn with_limits(self, limits: impl Into<Roofline>) -> Trace {
         Trace { roofline: Some(limits.into()), ..self }
     }

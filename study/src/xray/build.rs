@@ -2,7 +2,7 @@
 
 use super::collect::Collected;
 use super::data::*;
-use super::elements::{self, Evaluated};
+use super::elements::Evaluated;
 use super::names::Names;
 use super::values::{Number, Values};
 use crate::record::{Constant, Event, Operation, Recording, Source, Target, What, Which};
@@ -43,11 +43,8 @@ impl<'a> Shown<'a> {
         let events: Vec<usize> = events.filter(|&i| in_lane(&recording.events[i])).collect();
         let mut leaves = Vec::new();
         for &op in &operations {
-            for input in &all[op].inputs {
-                if let Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) =
-                    input.source
-                    && !leaves.contains(&id)
-                {
+            for id in all[op].inputs.iter().filter_map(|input| input.source.leaf()) {
+                if !leaves.contains(&id) {
                     leaves.push(id);
                 }
             }
@@ -162,7 +159,11 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         runs: runs.len(),
         loss: seen.recording.loss.map(Number),
     };
-    data.modules = modules(names);
+    data.modules = names.modules.clone();
+    if data.modules.is_empty() {
+        let (path, type_name) = (String::new(), "program".into());
+        data.modules.push(ModuleRow { path, type_name, parent: -1 });
+    }
     let attributed = names.attribute(&shown);
     let mut gradients = Gradients::new(clock);
 
@@ -184,7 +185,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         match (result, leaf) {
             (Some(result), _) => {
                 node.value = Some(push(&mut data.values, result.values));
-                node.elements = element_rows(result.elements);
+                node.elements = result.elements;
             }
             (None, Some(leaf)) => node.value = Some(push(&mut data.values, leaf.values.clone())),
             (None, None) => {}
@@ -217,7 +218,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         node.inside = seen.recording.operations[seen.operations[i]].definition.clone();
         if let Some(result) = collected.results.remove(&seen.operations[i]) {
             node.value = Some(push(&mut data.values, result.values));
-            node.elements = element_rows(result.elements);
+            node.elements = result.elements;
         }
         data.nodes.push(node);
     }
@@ -264,25 +265,16 @@ fn least_and_median(mut times: Vec<f64>) -> [f64; 2] {
     [times[0], times[times.len() / 2]]
 }
 
-/// The explained elements of the gradient that an event delivered, if it is that of one input of a product.
+/// The explained elements of the gradient that an event delivered, if it is that of an input of a product.
 fn terms<'a>(
     seen: &Shown<'_>,
     event: usize,
     collected: &'a Collected,
 ) -> Option<&'a Vec<Evaluated>> {
-    let What::Delivered { from, to, .. } = seen.recording.events[event].what else { return None };
-    let is_to = |source| match (source, to) {
-        (Source::Leaf(leaf), Target::Leaf(id)) => leaf == id,
-        (Source::Output(op, i), Target::Output(to, j)) => (op, i) == (to, j),
-        _ => false,
+    let What::Delivered { from, input, .. } = seen.recording.events[event].what else {
+        return None;
     };
-    let inputs = seen.recording.operations[from].inputs.iter().enumerate();
-    let places: Vec<usize> =
-        inputs.filter(|(_, input)| is_to(input.source)).map(|(i, _)| i).collect();
-    match places[..] {
-        [place] => collected.products.get(&from)?.get(place),
-        _ => None,
-    }
+    collected.products.get(&from)?.get(input)
 }
 
 fn push(all: &mut Vec<Values>, values: Values) -> usize {
@@ -290,37 +282,10 @@ fn push(all: &mut Vec<Values>, values: Values) -> usize {
     all.len() - 1
 }
 
-fn element_rows(elements: Vec<super::collect::Element>) -> Vec<ElementRow> {
-    let row = |e: super::collect::Element| ElementRow {
-        index: match e.index.is_empty() {
-            true => "the only element".into(),
-            false => elements::bracketed(&e.index),
-        },
-        forward: e.text,
-        parts: Vec::new(),
-        terms: Vec::new(),
-        check: None,
-    };
-    elements.into_iter().map(row).collect()
-}
-
-fn modules(names: &Names) -> Vec<ModuleRow> {
-    let row = |m: &super::names::Module| ModuleRow {
-        path: m.path.clone(),
-        type_name: m.type_name.clone(),
-        parent: m.parent.map_or(-1, |p| p as isize),
-    };
-    let mut rows: Vec<ModuleRow> = names.modules.iter().map(row).collect();
-    if rows.is_empty() {
-        rows.push(ModuleRow { path: String::new(), type_name: "program".into(), parent: -1 });
-    }
-    rows
-}
-
 fn leaf_shape(operations: &[&Operation], id: Id) -> Vec<usize> {
     let mut inputs = operations.iter().flat_map(|op| &op.inputs);
-    let is_this = |source| matches!(source, Source::Leaf(leaf) | Source::Constant(Constant::DetachedLeaf(leaf)) if leaf == id);
-    inputs.find(|input| is_this(input.source)).map_or(Vec::new(), |input| input.shape.to_vec())
+    let found = inputs.find(|input| input.source.leaf() == Some(id));
+    found.map_or(Vec::new(), |input| input.shape.to_vec())
 }
 
 fn operation_node(
@@ -369,7 +334,6 @@ fn operation_node(
     let saved = op.saved.iter().map(|tensor| Saved {
         name: match tensor.which {
             Which::Input(i) => symbol(i).map_or_else(|| format!("input {i}"), str::to_string),
-            Which::Other("y") => "y".into(),
             Which::Other(name) => name.into(),
         },
         shape: tensor.shape.to_vec(),

@@ -2,8 +2,9 @@
 
 use super::XRay;
 use super::data::{CheckRow, Data};
-use super::differences::{Adjustable, MOST_ERRORS, locked, loss_of};
+use super::differences::{Adjustable, MOST_ERRORS, loss_of};
 use super::elements::{ELEMENTS, chosen_places};
+use crate::locked::locked;
 use retrograd_autograd::{Id, Var};
 use retrograd_tensor::{Real, Tensor};
 use std::sync::{Arc, Mutex};
@@ -20,7 +21,7 @@ impl XRay {
     /// the page says so.
     ///
     /// Parameters of models can be changed by themselves. Leaves are changed where the closure is given them,
-    /// by [`XRay::record_at`]; for others, see [`XRay::adjustable`].
+    /// by [`XRay::record_at`].
     ///
     /// ```
     /// use retrograd_autograd::{InputGrads, Op, Var};
@@ -45,27 +46,7 @@ impl XRay {
 
     /// Tells how the value of a parameter is read, and replaced between two runs of the closure, for
     /// [`XRay::checked`].
-    ///
-    /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_study::XRay;
-    /// use retrograd_tensor::Tensor;
-    /// use std::sync::{Arc, Mutex};
-    ///
-    /// let x = Var::leaf(Tensor::from([0.5f64]));
-    /// let id = x.id().unwrap();
-    /// let shared = Arc::new(Mutex::new(x));
-    /// let (read, written) = (shared.clone(), shared.clone());
-    /// let step = XRay::new("")
-    ///     .adjustable(id, move || read.lock().unwrap().value().clone(), move |value| {
-    ///         let mut x = written.lock().unwrap();
-    ///         *x = x.with_value(value);
-    ///     })
-    ///     .checked(1)
-    ///     .record(|| shared.lock().unwrap().clone().exp().sum(..).backward());
-    /// assert!(step.json().contains("\"difference\":1.64"));
-    /// ```
-    pub fn adjustable<T: Real>(
+    pub(super) fn adjustable<T: Real>(
         mut self,
         parameter: Id,
         get: impl Fn() -> Tensor<T> + Send + Sync + 'static,
@@ -79,16 +60,6 @@ impl XRay {
     ///
     /// # Panics
     /// If one of `leaves` is not a leaf.
-    ///
-    /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_study::XRay;
-    /// use retrograd_tensor::Tensor;
-    ///
-    /// let x = Var::leaf(Tensor::from([0.5f64, -1.0]));
-    /// let step = XRay::new("").leaf("x", &x).checked(2).record_at(&[x], |v| v[0].exp().sum(..).backward());
-    /// assert!(step.findings().is_empty());
-    /// ```
     #[track_caller]
     pub fn record_at<T: Real, R>(
         mut self,

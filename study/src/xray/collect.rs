@@ -1,12 +1,15 @@
 //! Values of a recorded step, summarised at the moment of their event.
 
+use super::data::ElementRow;
 use super::elements::{self, ELEMENTS, Evaluated, Operation};
 use super::values::Values;
-use crate::record::{Seen, Source, naive_backward};
+use crate::locked::locked;
+use crate::record::{Recorder, Seen, Source, naive_backward};
 use retrograd_autograd::{Call, Gradients, Id, Kind, Var};
 use retrograd_tensor::{Real, Tensor};
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 /// Larger graphs are not differentiated in the wrong order.
 const MOST_NAIVE_CALLS: usize = 400;
@@ -33,13 +36,7 @@ pub(super) struct Collected {
 /// A value, and how some of its elements are computed.
 pub(super) struct Observed {
     pub(super) values: Values,
-    pub(super) elements: Vec<Element>,
-}
-
-/// An element of a result.
-pub(super) struct Element {
-    pub(super) index: Vec<usize>,
-    pub(super) text: String,
+    pub(super) elements: Vec<ElementRow>,
 }
 
 /// The sum of the gradients of a variable so far.
@@ -57,6 +54,13 @@ pub(super) struct Naive {
 }
 
 impl Collected {
+    /// A recorder that also collects values.
+    pub(super) fn by(recorder: Recorder) -> (Recorder, Arc<Mutex<Collected>>) {
+        let collected = Arc::new(Mutex::new(Collected::default()));
+        let sink = collected.clone();
+        (recorder.watching(move |seen| locked(&sink).see(seen)), collected)
+    }
+
     pub(super) fn see(&mut self, seen: &Seen<'_>) {
         match seen {
             Seen::Computed { operation, call, lane: 0, sources, inputs, results, .. } => {
@@ -110,7 +114,7 @@ impl Collected {
             self.operands.insert(operation, (call.clone(), Box::new(operands)));
         }
         let explained = Operation { call, inputs: &inputs, output };
-        let explain = |index: Vec<usize>| Element { text: explained.explain(&index), index };
+        let explain = |index: Vec<usize>| ElementRow::new(&index, explained.explain(&index));
         let elements = elements::chosen(output, ELEMENTS).into_iter().map(explain).collect();
         self.results.insert(operation, Observed { values: Values::of(output), elements });
     }
@@ -153,12 +157,8 @@ fn summaries<T: Real>(gradients: &Gradients<T>) -> BTreeMap<Id, Values> {
 /// A leaf: its elements are what they are.
 fn leaf<T: Real>(x: &Tensor<T>) -> Observed {
     let element = |index: Vec<usize>| {
-        let text = format!(
-            "w{} = {}",
-            elements::bracketed(&index),
-            elements::number(x.at(&index).to_f64())
-        );
-        Element { text, index }
+        let number = elements::number(x.at(&index).to_f64());
+        ElementRow::new(&index, format!("w{} = {number}", elements::bracketed(&index)))
     };
     let elements = elements::chosen(x, ELEMENTS).into_iter().map(element).collect();
     Observed { values: Values::of(x), elements }

@@ -1,5 +1,6 @@
 //! The data of the page, as its script reads it.
 
+use super::elements::bracketed;
 use super::values::{Number, Values};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -147,6 +148,15 @@ pub(super) struct ElementRow {
 }
 
 impl ElementRow {
+    /// The element at an index, with how it is computed.
+    pub(super) fn new(index: &[usize], forward: String) -> ElementRow {
+        let index = match index {
+            [] => "the only element".into(),
+            index => bracketed(index),
+        };
+        ElementRow { index, forward, parts: Vec::new(), terms: Vec::new(), check: None }
+    }
+
     /// Its gradient, the sum of what was delivered; `None` if nothing was, or if it is not finite.
     pub(super) fn gradient(&self) -> Option<f64> {
         let sum: f64 = self.parts.iter().map(|(_, part)| part.0).sum();

@@ -3,12 +3,13 @@
 use super::build::Shown;
 use super::data::{CheckRow, Data};
 use super::elements::number;
+use crate::locked::locked;
 use crate::record::{Recorder, Recording, Seen};
 use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A gradient that differs by more than so many expected errors is not the derivative.
 pub(super) const MOST_ERRORS: f64 = 10.0;
@@ -131,10 +132,6 @@ pub(super) fn findings(data: &Data) -> Vec<String> {
         }
     }
     findings
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The loss of a run, the one of the shard that is shown, and the gradient that its backward pass began with; `None`

@@ -1,7 +1,8 @@
 //! Names of leaves and modules, and the module that each operation belongs to.
 
+use super::data::ModuleRow;
 use super::values::Values;
-use crate::record::{Constant, Operation, Recording, Source, is_inside};
+use crate::record::{Operation, Recording, innermost, is_inside};
 use retrograd_autograd::Id;
 use retrograd_tensor::layout::Layout;
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 pub(super) struct Names {
     pub(super) leaves: BTreeMap<Id, Leaf>,
     /// Modules in the order of a walk, the model itself first.
-    pub(super) modules: Vec<Module>,
+    pub(super) modules: Vec<ModuleRow>,
 }
 
 /// A leaf with a name.
@@ -27,21 +28,12 @@ pub(super) struct Leaf {
     pub(super) values: Values,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Module {
-    pub(super) path: String,
-    pub(super) type_name: String,
-    /// The module around it; `None` for the model.
-    pub(super) parent: Option<usize>,
-}
-
 impl Names {
     pub(super) fn add_module(&mut self, path: &str, type_name: &str) {
-        let around = |m: &Module| is_inside(path, &m.path);
-        let parent = (0..self.modules.len()).filter(|&i| around(&self.modules[i]));
-        let parent = parent.max_by_key(|&i| self.modules[i].path.len());
+        // The first one is the model, which is around all others.
+        let parent = if self.modules.is_empty() { -1 } else { self.module_of(path) as isize };
         let (path, type_name) = (path.to_string(), type_name.to_string());
-        self.modules.push(Module { path, type_name, parent });
+        self.modules.push(ModuleRow { path, type_name, parent });
     }
 
     /// The modules whose forward passes were recorded, if none are known.
@@ -65,16 +57,11 @@ impl Names {
 
     /// The innermost module around a path.
     pub(super) fn module_of(&self, path: &str) -> usize {
-        let around = (0..self.modules.len()).filter(|&i| is_inside(path, &self.modules[i].path));
-        around.max_by_key(|&i| self.modules[i].path.len()).unwrap_or(0)
+        innermost(self.paths(), &[path])
     }
 
-    /// The innermost module around both.
-    fn common(&self, a: usize, b: usize) -> usize {
-        let is_around =
-            |m: usize, i: usize| is_inside(&self.modules[i].path, &self.modules[m].path);
-        let around = (0..self.modules.len()).filter(|&m| is_around(m, a) && is_around(m, b));
-        around.max_by_key(|&m| self.modules[m].path.len()).unwrap_or(0)
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        self.modules.iter().map(|module| &module.path[..])
     }
 
     /// The module of each operation. An operation that uses a parameter belongs to the module of that;
@@ -85,11 +72,7 @@ impl Names {
         let mut own = |op: &Operation| {
             let mut module = None;
             for input in &op.inputs {
-                let (Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id))) =
-                    input.source
-                else {
-                    continue;
-                };
+                let Some(id) = input.source.leaf() else { continue };
                 let Some(leaf) = self.leaves.get(&id) else { continue };
                 // A parameter of several modules is used by one after the other.
                 let turn = uses.entry(id).or_default();
@@ -101,10 +84,12 @@ impl Names {
         };
         let observed = |op: &Operation| {
             let called = op.module.as_ref()?;
-            let is_it = |m: &Module| (&m.path, &m.type_name) == (&called.path, &called.type_name);
+            let is_it =
+                |m: &ModuleRow| (&m.path, &m.type_name) == (&called.path, &called.type_name);
             self.modules.iter().position(is_it)
         };
-        let path = |m: usize| &self.modules[m].path[..];
+        // If no modules are known, all operations belong to the number 0.
+        let path = |m: usize| self.modules.get(m).map_or("", |module| &module.path);
         let owners: Vec<Option<usize>> = operations.iter().map(|op| own(op)).collect();
         let before = |i: usize| owners[..i].iter().rev().flatten().next().copied();
         let after = |i: usize| owners[i..].iter().flatten().next().copied();
@@ -113,7 +98,9 @@ impl Names {
                 (Some(own), ..) => own,
                 (None, before, after) => {
                     let called = observed(operations[i]);
-                    let between = before.zip(after).map(|(a, b)| self.common(a, b));
+                    let between = before
+                        .zip(after)
+                        .map(|(a, b)| innermost(self.paths(), &[path(a), path(b)]));
                     match (called, between) {
                         (Some(m), Some(between)) if is_inside(path(between), path(m)) => between,
                         (called, between) => called.or(between).unwrap_or(0),
@@ -147,7 +134,7 @@ mod tests {
         }
         names.add_recorded(&recording);
         let paths: Vec<_> = names.modules.iter().map(|m| (&m.path[..], m.parent)).collect();
-        assert_eq!(paths, [("", None), ("h.2", Some(0)), ("h.2.a", Some(1)), ("h.10", Some(0))]);
+        assert_eq!(paths, [("", -1), ("h.2", 0), ("h.2.a", 1), ("h.10", 0)]);
         let operations: Vec<&Operation> = recording.operations.iter().collect();
         assert_eq!(names.attribute(&operations), [3, 2, 1]);
     }

@@ -3,6 +3,7 @@
 use super::RecordedStep;
 use super::data::{Data, EventRow, Node};
 use super::differences;
+use super::elements::bracketed;
 use crate::record::What;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -197,15 +198,6 @@ impl RecordedStep {
     /// The step in the format of Chrome's trace viewer, which <https://ui.perfetto.dev> opens, too: operations and
     /// rules of all shards with their times, and the memory in use. At most 50 MB; a longer trace ends early,
     /// and says so in `otherData`.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_study::XRay;
-    /// # use retrograd_tensor::Tensor;
-    /// let a = Var::leaf(Tensor::scalar(3.0f32));
-    /// let step = XRay::new("A square").record(|| a.square().backward());
-    /// assert!(step.chrome_trace().contains("square backward"));
-    /// ```
     pub fn chrome_trace(&self) -> String {
         let recording = self.recording();
         let us = |seconds: f64| seconds * 1e6;
@@ -344,10 +336,7 @@ impl<'a> Tape<'a> {
 }
 
 fn shape(node: &Node) -> String {
-    let shape = |s: &Vec<usize>| {
-        let sizes: Vec<String> = s.iter().map(usize::to_string).collect();
-        if s.is_empty() { "scalar".into() } else { format!("[{}]", sizes.join(", ")) }
-    };
+    let shape = |s: &Vec<usize>| if s.is_empty() { "scalar".into() } else { bracketed(s) };
     node.shapes.iter().map(shape).collect::<Vec<String>>().join(" ")
 }
 

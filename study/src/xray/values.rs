@@ -12,7 +12,7 @@ const BINS: usize = 32;
 /// Elements of a sample, which a comparison of two recordings counts by their distance.
 const SAMPLE: usize = 64;
 /// The characters of a picture. The first one stands for what is not finite, the middle one for 0.
-const LEVELS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const LEVELS: &[u8; 64] = crate::base64::DIGITS;
 const ZERO: f64 = 32.0;
 
 /// A summary of the elements of a tensor.

@@ -1,5 +1,8 @@
 //! The attention explorer: what is on the page equals what the model computes.
 
+#[path = "../browser/document.rs"]
+mod document;
+
 use retrograd_autograd::Var;
 use retrograd_nn::attention::{
     Mask, MultiHeadAttention, MultiHeadConfig, Sink, Spec, attend, attend_all,
@@ -24,33 +27,11 @@ fn randn(shape: [usize; 2], seed: u64) -> Tensor<f64> {
 
 /// The data of a page.
 fn data(explorer: &AttentionExplorer) -> Value {
-    let html = explorer.html();
-    let start = html.find("id=\"data\">").expect("data") + "id=\"data\">".len();
-    let end = start + html[start..].find("</script>").expect("the end of the data");
-    serde_json::from_str(&html[start..end]).expect("JSON")
+    document::data(&explorer.page.html())
 }
 
-/// The bytes of a text in base64.
 fn bytes(text: &Value) -> Vec<u8> {
-    let digit = |c: u8| match c {
-        b'A'..=b'Z' => c - b'A',
-        b'a'..=b'z' => c - b'a' + 26,
-        b'0'..=b'9' => c - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => panic!("{c} is no digit"),
-    };
-    let text = text.as_str().expect("text").trim_end_matches('=');
-    let (mut out, mut buffer, mut bits) = (Vec::new(), 0u32, 0);
-    for c in text.bytes() {
-        buffer = buffer << 6 | u32::from(digit(c));
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            out.push((buffer >> bits) as u8);
-        }
-    }
-    out
+    document::base64(text.as_str().expect("text"))
 }
 
 fn floats(text: &Value) -> Vec<f64> {
@@ -126,7 +107,8 @@ fn letters(tokens: &Tensor<i64>) -> ExplorerText {
 
 fn explored(model: &Gpt<f64>, length: usize) -> Value {
     let tokens = tokens(length);
-    let mut explorer = AttentionExplorer::new("Test").limit(100_000_000);
+    let mut explorer = AttentionExplorer::new("Test");
+    explorer.page.limit(100_000_000);
     explorer.record_gpt("now", model, &letters(&tokens), &tokens);
     data(&explorer)
 }
@@ -447,7 +429,8 @@ fn keys_without_a_token_are_noted() {
 #[test]
 fn what_is_missing_is_said() {
     let model = Linear::<f64>::new(4, 4, &mut Rng::new(1));
-    let mut explorer = AttentionExplorer::new("Test").limit(10);
+    let mut explorer = AttentionExplorer::new("Test");
+    explorer.page.limit(10);
     let x = Var::constant(randn([3, 4], 2));
     let text = ExplorerText::new("t", ["a", "b", "c"]);
     explorer.record("now", &model, &text, || model.forward(&x, &mut Pass::eval()));
@@ -464,10 +447,12 @@ fn what_is_missing_is_said() {
     let mut sharded = AttentionExplorer::new("Test");
     let run = || par::shards(2, shard).remove(0);
     with_threads(1, || sharded.record("now", &model, &text, run)); // which computes all shards
-    let page = data(&sharded.start(3, 1));
+    sharded.page.start(3, 1);
+    let page = data(&sharded);
     assert_eq!(page["looks"][0]["notes"][0].as_str().unwrap(), note);
     assert!(page["start"].is_null() && page["note"].to_string().contains("no head 1 of layer 3"));
-    assert!(data(&explorer.limit(1_000_000)).get("exceeded").is_none());
+    explorer.page.limit(1_000_000);
+    assert!(data(&explorer).get("exceeded").is_none());
 }
 
 /// Observing changes no bit of the output, and ends with the recording.

@@ -5,6 +5,9 @@
 //! `RETROGRAD_NEEDS_BROWSER=1` demands it. `RETROGRAD_SCREENSHOTS` is a folder for pictures of tested pages.
 #![allow(dead_code, reason = "each test target uses a part")]
 
+pub mod document;
+
+use document::base64;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -334,26 +337,6 @@ fn http_get(host: &str, path: &str) -> std::io::Result<String> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
     Ok(String::from_utf8_lossy(&body).into_owned())
-}
-
-fn base64(text: &str) -> Vec<u8> {
-    let value = |c: u8| match c {
-        b'A'..=b'Z' => c - b'A',
-        b'a'..=b'z' => c - b'a' + 26,
-        b'0'..=b'9' => c - b'0' + 52,
-        b'+' => 62,
-        _ => 63,
-    };
-    let (mut bytes, mut buffer, mut bits) = (Vec::with_capacity(text.len() * 3 / 4), 0u32, 0);
-    for c in text.bytes().filter(|&c| c != b'=') {
-        buffer = buffer << 6 | u32::from(value(c));
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((buffer >> bits) as u8);
-        }
-    }
-    bytes
 }
 
 /// A file that is removed with its folder.

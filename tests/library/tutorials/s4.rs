@@ -1,6 +1,6 @@
 //! The fifth tutorial: weights on the left, and two exercises with their results.
 
-use crate::check::{Lesson, dictionary, distance, ids, size, vocabulary, words};
+use super::check::{Lesson, dictionary, distance, ids, size, vocabulary, words};
 use retrograd::nn::torch_init::torch_embedding;
 use retrograd::prelude::*;
 use retrograd::tensor::torch_random::TorchRng;

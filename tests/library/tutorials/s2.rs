@@ -1,6 +1,6 @@
 //! The third tutorial: attention on paper, then with masks, then with many heads.
 
-use crate::check::{Lesson, all, distance};
+use super::check::{Lesson, all, distance};
 use retrograd::nn::torch_init::torch_linear;
 use retrograd::prelude::*;
 use retrograd::tensor::torch_random::TorchRng;

@@ -1,15 +1,21 @@
-//! Analysis of the model: the weights of its heads, its accuracy, and its accuracy without one
+//! Analysis of the model of the pronoun: the weights of its heads, its accuracy, and its accuracy without one
 //! head.
 
-use crate::language::{KINDS, Sentence, Vocabulary};
-use crate::learn::batch;
+use crate::language::{KINDS, LONGEST, Sentence, Vocabulary};
 use retrograd::prelude::*;
+use std::fmt;
 
 /// One head, counted from 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     pub layer: usize,
     pub head: usize,
+}
+
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "head {} of layer {}", self.head + 1, self.layer + 1)
+    }
 }
 
 /// How strongly a head attends from the pronoun to its noun.
@@ -21,13 +27,17 @@ pub struct Finding {
     pub found: f64,
 }
 
-/// The weights `[heads, L, L]` of each layer, for each sentence.
-pub fn maps(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) -> Vec<Vec<Tensor>> {
-    let of = |sentence: &Sentence| {
-        let (tokens, _) = batch(std::slice::from_ref(&sentence.words), vocabulary);
-        model.attention_maps(&tokens).iter().map(|layer| layer.select(0, 0)).collect()
-    };
-    sentences.iter().map(of).collect()
+/// Rows of words as tokens, padded by full stops.
+pub fn tokens(rows: &[&[&str]], vocabulary: &Vocabulary) -> Tensor<i64> {
+    let length = rows.iter().map(|row| row.len()).max().expect("a row").min(LONGEST);
+    let token = |i: &[usize]| vocabulary.encode(rows[i[0]].get(i[1]).unwrap_or(&"."));
+    Tensor::from_fn([rows.len(), length], token)
+}
+
+/// The weights `[heads, L, L]` of each layer.
+pub fn maps(model: &Gpt, vocabulary: &Vocabulary, sentence: &Sentence) -> Vec<Tensor> {
+    let maps = model.attention_maps(&tokens(&[&sentence.words], vocabulary));
+    maps.iter().map(|layer| layer.select(0, 0)).collect()
 }
 
 /// The attention weights of a query word in a head.
@@ -36,34 +46,29 @@ pub fn row(maps: &[Tensor], head: Head, word: usize) -> Vec<f32> {
 }
 
 /// The attention of each head from *it* to its noun.
-pub fn heads(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) -> Vec<Finding> {
+pub fn findings(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) -> Vec<Finding> {
     let config = model.config();
-    let maps = maps(model, vocabulary, sentences);
+    let maps: Vec<_> = sentences.iter().map(|s| maps(model, vocabulary, s)).collect();
     let n = sentences.len() as f64;
-    let mut found = Vec::new();
-    for layer in 0..config.layers {
-        for head in 0..config.heads {
-            let head = Head { layer, head };
-            let rows =
-                || maps.iter().zip(sentences).map(|(maps, s)| (row(maps, head, s.it), s.noun));
-            let weight: f64 = rows().map(|(row, noun)| f64::from(row[noun])).sum();
-            let largest = |(row, noun): &(Vec<f32>, usize)| row.iter().all(|&w| w <= row[*noun]);
-            let count = rows().filter(largest).count() as f64;
-            found.push(Finding { head, weight: weight / n, found: count / n });
-        }
-    }
-    found
+    let heads = (0..config.layers)
+        .flat_map(|layer| (0..config.heads).map(move |head| Head { layer, head }));
+    let finding = |head| {
+        let rows = || maps.iter().zip(sentences).map(|(maps, s)| (row(maps, head, s.it), s.noun));
+        let weight: f64 = rows().map(|(row, noun)| f64::from(row[noun])).sum();
+        let largest = |(row, noun): &(Vec<f32>, usize)| row.iter().all(|&w| w <= row[*noun]);
+        let count = rows().filter(largest).count() as f64;
+        Finding { head, weight: weight / n, found: count / n }
+    };
+    heads.map(finding).collect()
 }
 
 /// The fraction of sentences for which the most probable word after "it was" is the verb of the
 /// right kind of thing.
 pub fn accuracy(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) -> f64 {
-    let beginnings: Vec<Vec<&str>> = sentences
-        .iter()
-        .map(|s| s.words[..=s.it].iter().copied().chain(["was"]).collect())
-        .collect();
-    let (tokens, _) = batch(&beginnings, vocabulary);
-    let logits = no_grad(|| model.forward(&tokens, &mut Pass::eval()));
+    let beginnings: Vec<Vec<&str>> =
+        sentences.iter().map(|s| [&s.words[..=s.it], &["was"]].concat()).collect();
+    let rows: Vec<&[&str]> = beginnings.iter().map(Vec::as_slice).collect();
+    let logits = no_grad(|| model.forward(&tokens(&rows, vocabulary), &mut Pass::eval()));
     let guesses = logits.value().argmax(-1);
     let right = |(i, s): &(usize, &Sentence)| {
         let guess = vocabulary.word(guesses.at(&[*i, s.it + 1]));

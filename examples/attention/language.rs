@@ -25,7 +25,14 @@ pub struct Kind {
     pub did: [&'static str; 2],
     /// An adjective of this kind alone. It does not occur in generated sentences with the pronoun.
     adjective: &'static str,
-    pub nouns: [&'static str; 24],
+    /// 24 nouns.
+    nouns: &'static str,
+}
+
+impl Kind {
+    fn nouns(&self) -> Vec<&'static str> {
+        self.nouns.split(' ').collect()
+    }
 }
 
 /// The number of held-out nouns of each kind: in training, *it* does not refer to the first
@@ -37,145 +44,45 @@ pub const KINDS: [Kind; 6] = [
         was: ["served", "with", "wine"],
         did: ["tasted", "wonderful"],
         adjective: "delicious",
-        nouns: [
-            "meal", "stew", "soup", "pie", "cake", "salad", "roast", "pudding", "bread", "pasta",
-            "curry", "pancake", "porridge", "sandwich", "biscuit", "cheese", "sausage", "dumpling",
-            "goulash", "risotto", "trifle", "muffin", "waffle", "tart",
-        ],
+        nouns: "meal stew soup pie cake salad roast pudding bread pasta curry pancake porridge \
+                sandwich biscuit cheese sausage dumpling goulash risotto trifle muffin waffle tart",
     },
     Kind {
         was: ["read", "with", "care"],
         did: ["told", "everything"],
         adjective: "touching",
-        nouns: [
-            "letter",
-            "poem",
-            "novel",
-            "story",
-            "report",
-            "diary",
-            "ballad",
-            "fable",
-            "speech",
-            "manuscript",
-            "book",
-            "note",
-            "sermon",
-            "chronicle",
-            "memoir",
-            "sonnet",
-            "saga",
-            "leaflet",
-            "telegram",
-            "pamphlet",
-            "script",
-            "verdict",
-            "riddle",
-            "legend",
-        ],
+        nouns: "letter poem novel story report diary ballad fable speech manuscript book note sermon \
+                chronicle memoir sonnet saga leaflet telegram pamphlet script verdict riddle legend",
     },
     Kind {
         was: ["played", "with", "joy"],
         did: ["sounded", "lovely"],
         adjective: "mellow",
-        nouns: [
-            "violin",
-            "flute",
-            "guitar",
-            "cello",
-            "piano",
-            "trumpet",
-            "drum",
-            "harp",
-            "lute",
-            "banjo",
-            "fiddle",
-            "trombone",
-            "clarinet",
-            "tuba",
-            "bassoon",
-            "bugle",
-            "cornet",
-            "recorder",
-            "mandolin",
-            "zither",
-            "cymbal",
-            "saxophone",
-            "harmonica",
-            "bagpipe",
-        ],
+        nouns: "violin flute guitar cello piano trumpet drum harp lute banjo fiddle trombone \
+                clarinet tuba bassoon bugle cornet recorder mandolin zither cymbal saxophone \
+                harmonica bagpipe",
     },
     Kind {
         was: ["worn", "with", "pride"],
         did: ["fitted", "perfectly"],
         adjective: "woollen",
-        nouns: [
-            "coat", "dress", "scarf", "jacket", "shirt", "cloak", "hat", "gown", "sweater", "robe",
-            "vest", "suit", "skirt", "blouse", "bonnet", "kimono", "tunic", "shawl", "cap",
-            "cardigan", "poncho", "sari", "kilt", "mitten",
-        ],
+        nouns: "coat dress scarf jacket shirt cloak hat gown sweater robe vest suit skirt blouse \
+                bonnet kimono tunic shawl cap cardigan poncho sari kilt mitten",
     },
     Kind {
         was: ["watered", "with", "patience"],
         did: ["bloomed", "early"],
         adjective: "fragrant",
-        nouns: [
-            "rose",
-            "tulip",
-            "lily",
-            "daisy",
-            "poppy",
-            "peony",
-            "lilac",
-            "begonia",
-            "dahlia",
-            "geranium",
-            "jasmine",
-            "magnolia",
-            "primrose",
-            "crocus",
-            "snowdrop",
-            "carnation",
-            "marigold",
-            "petunia",
-            "hyacinth",
-            "lavender",
-            "camellia",
-            "gardenia",
-            "foxglove",
-            "bluebell",
-        ],
+        nouns: "rose tulip lily daisy poppy peony lilac begonia dahlia geranium jasmine magnolia \
+                primrose crocus snowdrop carnation marigold petunia hyacinth lavender camellia \
+                gardenia foxglove bluebell",
     },
     Kind {
         was: ["driven", "with", "caution"],
         did: ["arrived", "late"],
         adjective: "speedy",
-        nouns: [
-            "wagon",
-            "carriage",
-            "truck",
-            "tractor",
-            "van",
-            "bus",
-            "lorry",
-            "cab",
-            "tram",
-            "coach",
-            "cart",
-            "sledge",
-            "bicycle",
-            "scooter",
-            "train",
-            "ferry",
-            "canoe",
-            "yacht",
-            "glider",
-            "rickshaw",
-            "barge",
-            "limousine",
-            "chariot",
-            "raft",
-        ],
+        nouns: "wagon carriage truck tractor van bus lorry cab tram coach cart sledge bicycle \
+                scooter train ferry canoe yacht glider rickshaw barge limousine chariot raft",
     },
 ];
 
@@ -222,12 +129,12 @@ impl Sentence {
     fn about(noun: &str, text: &'static str) -> Sentence {
         let words: Vec<_> = text.split(' ').collect();
         let place = |w| words.iter().position(|&word| word == w).expect("a word of the sentence");
-        let kind = KINDS.iter().position(|k| k.nouns.contains(&noun)).expect("a noun");
+        let kind = KINDS.iter().position(|k| k.nouns().contains(&noun)).expect("a noun");
         Sentence { it: place("it"), noun: place(noun), kind, words }
     }
 }
 
-/// The sentences whose attention weights are plotted: the one of the tutorials, the same with nouns of
+/// The sentences whose attention weights are shown: the one of the tutorials, the same with nouns of
 /// other kinds, and one with a meal in which *it* refers to another noun.
 pub fn examples() -> [Sentence; 3] {
     [
@@ -253,11 +160,12 @@ pub enum Nouns {
 /// things, of other kinds.
 pub fn with_it(nouns: Nouns, rng: &mut Rng) -> Sentence {
     let kind = rng.below(KINDS.len());
-    let (noun, others) = match nouns {
-        Nouns::Training => (choose(&KINDS[kind].nouns[HELD_OUT..], rng), HELD_OUT..),
-        Nouns::HeldOut => (choose(&KINDS[kind].nouns[..HELD_OUT], rng), HELD_OUT..),
+    let all = KINDS[kind].nouns();
+    let noun = match nouns {
+        Nouns::Training => choose(&all[HELD_OUT..], rng),
+        Nouns::HeldOut => choose(&all[..HELD_OUT], rng),
     };
-    let (mut words, noun) = scene(kind, noun, others.start, rng);
+    let (mut words, noun) = scene(kind, noun, HELD_OUT, rng);
     words.extend(["and", "it"]);
     let it = words.len() - 1;
     happens(&mut words, &KINDS[kind], rng);
@@ -268,7 +176,7 @@ pub fn with_it(nouns: Nouns, rng: &mut Rng) -> Sentence {
 /// A sentence without *it* and with any nouns: `[when] [places] who did what [places] and who did`.
 fn without_it(rng: &mut Rng) -> Vec<&'static str> {
     let kind = rng.below(KINDS.len());
-    let noun = choose(&KINDS[kind].nouns, rng);
+    let noun = choose(&KINDS[kind].nouns(), rng);
     let (mut words, _) = scene(kind, noun, 0, rng);
     words.push("and");
     person(&mut words, rng);
@@ -282,7 +190,7 @@ fn directly(rng: &mut Rng) -> Vec<&'static str> {
     let mut words = Vec::new();
     let mut adjectives = ADJECTIVES.to_vec();
     adjectives.extend([kind.adjective; 4]);
-    thing(&mut words, choose(&kind.nouns, rng), &adjectives, rng);
+    thing(&mut words, choose(&kind.nouns(), rng), &adjectives, rng);
     happens(&mut words, kind, rng);
     words.push(".");
     words
@@ -310,7 +218,7 @@ fn scene(
         for _ in 0..rng.below(3) {
             let other = (kind + 1 + rng.below(KINDS.len() - 1)) % KINDS.len();
             words.push(choose(&PLACES, rng));
-            thing(words, choose(&KINDS[other].nouns[from..], rng), &ADJECTIVES, rng);
+            thing(words, choose(&KINDS[other].nouns()[from..], rng), &ADJECTIVES, rng);
         }
     };
     places(&mut words, rng);
@@ -360,16 +268,11 @@ pub struct Vocabulary(Vec<&'static str>);
 
 impl Vocabulary {
     pub fn new() -> Vocabulary {
-        let mut words: Vec<&str> = Vec::new();
-        words.extend(OTHER_WORDS);
-        words.extend(PEOPLE);
-        words.extend(VERBS);
-        words.extend(DEEDS);
-        words.extend(ADJECTIVES);
-        words.extend(OPENINGS.concat());
-        words.extend(PLACES);
+        let lists: [&[&str]; 7] =
+            [&OTHER_WORDS, &PEOPLE, &VERBS, &DEEDS, &ADJECTIVES, &OPENINGS.concat(), &PLACES];
+        let mut words = lists.concat();
         for kind in &KINDS {
-            words.extend(kind.nouns);
+            words.extend(kind.nouns());
             words.extend(kind.was);
             words.extend(kind.did);
             words.push(kind.adjective);

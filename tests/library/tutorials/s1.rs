@@ -1,6 +1,6 @@
 //! The second tutorial: trainable weights, and a measurement of the scaling of scores.
 
-use crate::check::{Lesson, distance, size};
+use super::check::{Lesson, distance, size};
 use retrograd::prelude::*;
 use retrograd::tensor::torch_random::TorchRng;
 

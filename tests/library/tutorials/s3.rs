@@ -1,7 +1,7 @@
 //! The fourth tutorial: from a sentence to causal attention, in two ways.
 
-use crate::check::{Lesson, dictionary, distance, ids, size, vocabulary, words};
-use crate::s0::CrossAttention;
+use super::check::{Lesson, dictionary, distance, ids, size, vocabulary, words};
+use super::s0::CrossAttention;
 use retrograd::nn::torch_init::torch_embedding;
 use retrograd::prelude::*;
 use retrograd::tensor::torch_random::TorchRng;

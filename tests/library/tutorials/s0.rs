@@ -1,6 +1,6 @@
 //! The first tutorial: one sentence of twelve words, five kinds of attention.
 
-use crate::check::{Lesson, all, distance, size, words};
+use super::check::{Lesson, all, distance, size, words};
 use retrograd::nn::torch_init::torch_linear;
 use retrograd::prelude::*;
 use retrograd::tensor::torch_random::TorchRng;
