@@ -54,7 +54,7 @@ use output::note;
 use progress::Progress;
 use ranks::Ranks;
 use recipe::{LESS_MEMORY, Preset, Recipe, rounded};
-use retrograd::nn::distributed::Reduction;
+use retrograd::nn::distributed::GradientSum;
 use retrograd::nn::text::{Corpus, Tokenizer};
 use retrograd::prelude::*;
 use retrograd::tensor::kernels::gemm::arithmetic;
@@ -187,7 +187,7 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
     let steps = log.iter().flat_map(|log| log.steps());
     let seconds_before = steps.map(|step| step.ms / 1e3).sum::<f64>();
     if args.all_reduce {
-        run.training.parallel = run.training.parallel.with_reduction(Reduction::AllReduce);
+        run.training.parallel = run.training.parallel.with_reduction(GradientSum::AllReduce);
     }
     if !args.quiet {
         introduce(&run, &text, &corpus, &folder);

@@ -7,9 +7,9 @@ use crate::ranks::Ranks;
 use crate::stop::{Result, usage};
 use crate::train::take_step;
 use retrograd::prelude::*;
-use retrograd::study::regions::{Recording, record};
+use retrograd::study::regions::{RegionTree, record};
 use retrograd::study::scaling::{Prediction, Rules, predict};
-use retrograd::tensor::machine::Region;
+use retrograd::tensor::machine::RegionCost;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -89,9 +89,9 @@ fn with_steps<R: Send>(
 }
 
 /// The record of the fastest step on one thread: other load can only slow it down.
-fn recorded(args: &Args, ranks: &Ranks) -> Result<Recording> {
+fn recorded(args: &Args, ranks: &Ranks) -> Result<RegionTree> {
     with_steps(args, ranks, 1, |step| {
-        let mut fastest: Option<Recording> = None;
+        let mut fastest: Option<RegionTree> = None;
         let (start, mut count) = (Instant::now(), 0);
         while count < STEPS || start.elapsed() < ENOUGH {
             let (done, recording) = record(&mut *step);
@@ -123,7 +123,7 @@ fn overhead(threads: usize) -> (f64, bool) {
     if threads == 1 {
         return (USUAL_OVERHEAD, false);
     }
-    let times = with_threads(2, || [(); 12].map(|()| Region::measure().busy));
+    let times = with_threads(2, || [(); 12].map(|()| RegionCost::measure().busy));
     let least = times.into_iter().fold(f64::INFINITY, f64::min);
     (least.max(0.0) * 1e-6, true)
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 /// What [`record`] has recorded: the tree of the serial code, the named spans and the parallel
 /// regions of a closure.
 #[derive(Clone, Debug, Default)]
-pub struct Recording {
+pub struct RegionTree {
     /// What the recording thread did.
     pub task: Task,
     /// Whether that thread belonged to a thread pool ([`with_threads`](retrograd_tensor::with_threads)), where
@@ -52,7 +52,7 @@ pub struct Region {
     pub tasks: Vec<Task>,
 }
 
-impl Recording {
+impl RegionTree {
     /// The time of all serial code and all tasks together, in seconds.
     pub fn seconds(&self) -> f64 {
         self.task.seconds()
@@ -154,7 +154,7 @@ impl Frame {
     }
 }
 
-/// The observer that makes a [`Recording`].
+/// The observer that makes a [`RegionTree`].
 #[derive(Default)]
 struct Recorder(Mutex<State>);
 
@@ -268,12 +268,12 @@ impl Observer for Recorder {
 /// });
 /// assert_eq!(recording.counts(), (1, 4)); // a region of four chunks
 /// ```
-pub fn record<R>(f: impl FnOnce() -> R) -> (R, Recording) {
+pub fn record<R>(f: impl FnOnce() -> R) -> (R, RegionTree) {
     let recorder = Arc::new(Recorder::default());
     recorder.state().frames().push(Frame::begin(None, 0));
     let result = with_observer(recorder.clone(), f);
     let task = recorder.state().frames().pop().map(|frame| frame.end(Instant::now()));
-    (result, Recording { task: task.unwrap_or_default(), in_pool: par::in_pool() })
+    (result, RegionTree { task: task.unwrap_or_default(), in_pool: par::in_pool() })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Predicts the time of a program on more cores from a record on one.
 //!
-//! [`predict`] schedules the tasks of a [`Recording`] on a number of cores by a simulation, in which
+//! [`predict`] schedules the tasks of a [`RegionTree`] on a number of cores by a simulation, in which
 //! regions are divided by the rules of the library:
 //!
 //! - A region is distributed if its estimated time is above the threshold of [`par`](retrograd_tensor::par), and if
@@ -26,7 +26,7 @@
 //! rate falls when more cores are busy, and that a task is started a little later on a core of another socket.
 //! So a prediction says what the division of the work allows, and a machine may give less.
 
-use crate::regions::{Part, Recording, Region, Task};
+use crate::regions::{Part, Region, RegionTree, Task};
 use retrograd_tensor::cost::{PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::observe::Division;
@@ -41,13 +41,13 @@ pub struct Rules {
     /// Regions with a lower estimated time are not distributed, in picoseconds.
     pub threshold: u64,
     /// The overhead of a distributed region on two cores, in seconds, such as
-    /// [`Region::busy`](retrograd_tensor::machine::Region).
+    /// [`RegionCost::busy`](retrograd_tensor::machine::RegionCost).
     pub overhead: f64,
 }
 
 impl Rules {
     /// The rules of this library for the recorded thread.
-    pub fn new(cores: usize, recording: &Recording, overhead: f64) -> Rules {
+    pub fn new(cores: usize, recording: &RegionTree, overhead: f64) -> Rules {
         let threshold =
             if recording.in_pool { PARALLEL_THRESHOLD_IN_POOL } else { PARALLEL_THRESHOLD };
         Rules { cores, threshold, overhead }
@@ -104,7 +104,7 @@ pub struct Place {
 /// # Panics
 /// If the number of cores is 0, or the overhead is negative or not finite.
 #[track_caller]
-pub fn predict(recording: &Recording, rules: Rules) -> Prediction {
+pub fn predict(recording: &RegionTree, rules: Rules) -> Prediction {
     require(rules.cores > 0, "predict", ErrorKind::Value, || "needs at least 1 core, got 0".into())
         .or_panic();
     require(
@@ -525,8 +525,8 @@ mod tests {
         region(Division::Shards, 0.0, tasks)
     }
 
-    fn recording(parts: Vec<Part>) -> Recording {
-        Recording { task: task(parts), in_pool: true }
+    fn recording(parts: Vec<Part>) -> RegionTree {
+        RegionTree { task: task(parts), in_pool: true }
     }
 
     fn on(cores: usize, parts: &[Part]) -> Prediction {
@@ -639,13 +639,13 @@ mod tests {
         task(parts.collect())
     }
 
-    fn trees() -> impl Iterator<Item = Recording> {
+    fn trees() -> impl Iterator<Item = RegionTree> {
         let mut state = 1u64;
         let mut random = move |n: usize| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 33) as usize % n
         };
-        (0..200).map(move |_| Recording { task: tree(&mut random, 4), in_pool: true })
+        (0..200).map(move |_| RegionTree { task: tree(&mut random, 4), in_pool: true })
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub struct Memory {
 /// The overhead of a parallel region: its time minus that of the work in it, which is 20
 /// microseconds per thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Region {
+pub struct RegionCost {
     /// Microseconds, for consecutive regions.
     pub busy: f64,
     /// Microseconds, after 200 of serial work, when the threads are asleep.
@@ -80,9 +80,9 @@ pub struct Machine {
     /// Nanoseconds for the first access to 4 KiB of memory (a page fault).
     pub page_fault: f64,
     /// The overhead of a parallel region from a thread outside of the pool.
-    pub region_outside: Region,
+    pub region_outside: RegionCost,
     /// The same inside [`with_threads`](crate::with_threads).
-    pub region_inside: Region,
+    pub region_inside: RegionCost,
 }
 
 impl Machine {
@@ -199,7 +199,7 @@ mod tests {
             read: rate(gb),
             copy: rate(gb * 0.8),
         };
-        let region = Region { busy: 1.0, rested: 5.0 };
+        let region = RegionCost { busy: 1.0, rested: 5.0 };
         Machine {
             cores: 2,
             threads: 2,

@@ -3,10 +3,10 @@
 use crate::graph::Var;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;
-use retrograd_tensor::ops::einsum::{Operand, einsum};
+use retrograd_tensor::ops::einsum::{EinsumOperand, einsum};
 use retrograd_tensor::{Real, Shape};
 
-impl<T: Real> Operand for Var<T> {
+impl<T: Real> EinsumOperand for Var<T> {
     fn shape(&self) -> Shape {
         *Var::shape(self)
     }

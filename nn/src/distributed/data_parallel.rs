@@ -4,7 +4,7 @@ use super::agreed::Agreed;
 use super::communicator::Collectives;
 use super::exchange::{Buffers, Exchange, Reporter, is_large};
 use super::idle::Idle;
-use super::plan::{Owned, Plan, Reduction, Timing};
+use super::plan::{GradientSum, Owned, Plan, Timing};
 use super::tree::shards_of;
 use crate::config_error::ConfigError;
 use crate::module::Module;
@@ -68,7 +68,7 @@ use std::{fmt, thread};
 pub struct DataParallel<T: Real = f32> {
     comm: Arc<dyn Collectives<T>>,
     plan: Plan<T>,
-    reduction: Reduction,
+    reduction: GradientSum,
     timing: Mutex<Timing>,
     buffers: Mutex<Buffers<T>>,
 }
@@ -90,7 +90,7 @@ impl<T: Real> DataParallel<T> {
         DataParallel {
             comm,
             plan,
-            reduction: Reduction::default(),
+            reduction: GradientSum::default(),
             timing: Mutex::default(),
             buffers: Mutex::default(),
         }
@@ -100,15 +100,15 @@ impl<T: Real> DataParallel<T> {
     ///
     /// ```
     /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::distributed::{DataParallel, Local, Reduction};
+    /// # use retrograd_nn::distributed::{DataParallel, Local, GradientSum};
     /// # use retrograd_tensor::random::Rng;
     /// # use std::sync::Arc;
     /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
     /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
     /// let parallel = DataParallel::new(&model, Arc::new(rank));
-    /// let parallel = parallel.with_reduction(Reduction::AllReduce);
+    /// let parallel = parallel.with_reduction(GradientSum::AllReduce);
     /// ```
-    pub fn with_reduction(mut self, reduction: Reduction) -> Self {
+    pub fn with_reduction(mut self, reduction: GradientSum) -> Self {
         self.reduction = reduction;
         self
     }

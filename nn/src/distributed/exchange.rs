@@ -1,7 +1,7 @@
 //! The sum of the gradients of all shards of all ranks, bucket by bucket, while backward passes go on.
 
 use super::communicator::{Collectives, Messages};
-use super::plan::{Plan, Reduction, Timing};
+use super::plan::{GradientSum, Plan, Timing};
 use super::tree::{Node, nodes, shards_of, total};
 use crate::param::Param;
 use retrograd_autograd::{Id, pairwise_sum};
@@ -72,7 +72,7 @@ pub type Passes<'p> = dyn FnMut(&mut dyn FnMut()) + 'p;
 pub struct Exchange<'a, T: Real> {
     plan: &'a Plan<T>,
     comm: &'a dyn Collectives<T>,
-    reduction: Reduction,
+    reduction: GradientSum,
     /// The number of shards of all ranks.
     shards: usize,
     /// The first shard of this rank.
@@ -136,7 +136,7 @@ impl<'a, T: Real> Exchange<'a, T> {
     pub fn new(
         plan: &'a Plan<T>,
         comm: &'a dyn Collectives<T>,
-        reduction: Reduction,
+        reduction: GradientSum,
         computed: &[bool],
         buffers: &'a mut Buffers<T>,
     ) -> Self {
@@ -260,12 +260,12 @@ impl<'a, T: Real> Exchange<'a, T> {
         let rank = self.comm.rank();
         let of_bucket = |bucket: usize| -> usize {
             match self.reduction {
-                Reduction::Ordered => {
+                GradientSum::Ordered => {
                     let owned = self.owned_by(rank, bucket);
                     let of_rank = |other| self.message_lens(&owned, self.nodes_of(other).len());
                     self.others().flat_map(of_rank).sum()
                 }
-                Reduction::AllReduce => {
+                GradientSum::AllReduce => {
                     self.buckets[bucket].iter().map(|&i| self.plan.numel(i) + 1).sum()
                 }
             }
@@ -285,8 +285,8 @@ impl<'a, T: Real> Exchange<'a, T> {
         let start = Instant::now();
         let buffer = std::mem::take(&mut self.buffers.receive);
         let sums = match self.reduction {
-            Reduction::Ordered => self.ordered_sums(&buffer),
-            Reduction::AllReduce => self.all_reduced(&buffer),
+            GradientSum::Ordered => self.ordered_sums(&buffer),
+            GradientSum::AllReduce => self.all_reduced(&buffer),
         };
         self.buffers.receive = buffer;
         self.timing.total += start.elapsed();
@@ -414,8 +414,8 @@ impl<'a, T: Real> Going<'_, '_, 'a, T> {
         {
             self.since.get_or_insert_with(Instant::now);
             match self.exchange.reduction {
-                Reduction::Ordered => self.start_ordered(self.started),
-                Reduction::AllReduce => self.start_all_reduce(self.started),
+                GradientSum::Ordered => self.start_ordered(self.started),
+                GradientSum::AllReduce => self.start_all_reduce(self.started),
             }
             self.started += 1;
         }

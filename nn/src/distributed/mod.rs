@@ -20,4 +20,4 @@ pub use local::Local;
 #[cfg(feature = "mpi")]
 pub use mpi::{Mpi, MpiError};
 pub use plan::Owned;
-pub use plan::{Reduction, Timing};
+pub use plan::{GradientSum, Timing};

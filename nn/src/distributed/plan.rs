@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// How the gradients of ranks are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reduction {
+pub enum GradientSum {
     /// In the order of [`pairwise_sum`](retrograd_autograd::pairwise_sum) over shards: the bits do not depend
     /// on the number of ranks.
     #[default]

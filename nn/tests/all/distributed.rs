@@ -3,7 +3,9 @@
 use crate::common::*;
 use crate::optim::two;
 use retrograd_autograd::{Gradients, Var, sharded, with_threads};
-use retrograd_nn::distributed::{Collectives, Communicator, DataParallel, Local, Owned, Reduction};
+use retrograd_nn::distributed::{
+    Collectives, Communicator, DataParallel, GradientSum, Local, Owned,
+};
 use retrograd_nn::optim::*;
 use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Param, Pass, StateDict, Visitor};
 use retrograd_study::record::record;
@@ -186,7 +188,7 @@ fn the_sum_of_the_communicator_has_the_same_value() {
             (loss, grads.iter().flat_map(|(_, g)| g.to_vec()).collect::<Vec<f32>>())
         })
     };
-    for (a, b) in grads(Reduction::Ordered).into_iter().zip(grads(Reduction::AllReduce)) {
+    for (a, b) in grads(GradientSum::Ordered).into_iter().zip(grads(GradientSum::AllReduce)) {
         assert_eq!(a.0, b.0);
         let close = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6;
         assert!(a.1.len() == b.1.len() && a.1.iter().zip(&b.1).all(close));
@@ -355,7 +357,7 @@ fn a_rank_that_leaves_ends_the_others() {
         ("ssss", "left after call 3 of share_parameters"),
     ];
     for (actions, expected) in cases {
-        for (threads, reduction) in [(1, Reduction::Ordered), (2, Reduction::AllReduce)] {
+        for (threads, reduction) in [(1, GradientSum::Ordered), (2, GradientSum::AllReduce)] {
             let ends = on_ranks(3, threads, |rank| {
                 let number = rank.rank();
                 let run = move || {
@@ -449,7 +451,7 @@ fn a_gradient_that_no_rank_has_is_missing() {
         let part = usual.to_var().sum(..) * (8.0 * i as f32 - 8.0);
         if i == 7 { part + (rare.to_var() * -0.0).sum(..) } else { part }
     };
-    let reductions = [Reduction::Ordered, Reduction::AllReduce];
+    let reductions = [GradientSum::Ordered, GradientSum::AllReduce];
     // Together in one message, apart, and in several buckets.
     for shape in [&[3][..], &[90, 110], &[512, 513]] {
         let model = three(shape);
@@ -473,7 +475,7 @@ fn a_gradient_that_no_rank_has_is_missing() {
                     let signs = |g: Option<&Tensor>| {
                         g.map(|g| g.to_vec().iter().all(|x| x.is_sign_negative()))
                     };
-                    assert!(reduction == Reduction::AllReduce || signs(found) == signs(wanted));
+                    assert!(reduction == GradientSum::AllReduce || signs(found) == signs(wanted));
                 }
                 owned.len()
             });

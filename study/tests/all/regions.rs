@@ -2,7 +2,7 @@
 
 use retrograd_nn::optim::{Muon, MuonConfig, Optimizer};
 use retrograd_nn::{Gpt, GptConfig, Module, Pass};
-use retrograd_study::regions::{Part, Recording, Task, record};
+use retrograd_study::regions::{Part, RegionTree, Task, record};
 use retrograd_study::scaling::{Rules, predict};
 use retrograd_tensor::observe::Division;
 use retrograd_tensor::random::Rng;
@@ -71,7 +71,7 @@ fn a_recorded_step_has_the_bits_of_another() {
 
 #[test]
 fn a_step_is_predicted_to_be_faster_on_more_cores() {
-    let ((), recording): ((), Recording) = with_threads(1, || record(|| drop(step())));
+    let ((), recording): ((), RegionTree) = with_threads(1, || record(|| drop(step())));
     let on = |cores| predict(&recording, Rules::new(cores, &recording, 0.0));
     let [one, four] = [on(1), on(4)];
     assert!((one.seconds / recording.seconds() - 1.0).abs() < 1e-9);

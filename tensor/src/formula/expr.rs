@@ -58,26 +58,26 @@ impl<T: Copy, A: Algebra<T>> Clone for Truth<T, A> {
 impl<T: Copy, A: Algebra<T>> Copy for Truth<T, A> {}
 
 /// An operand of a formula: an [`Expr`], a literal, or a [`Parameter`].
-pub trait Operand<T: Copy, A: Algebra<T>>: Copy {
+pub trait ExprOperand<T: Copy, A: Algebra<T>>: Copy {
     /// The operand as a number of the algebra.
     fn in_algebra(self, a: A) -> A::V;
 }
 
-impl<T: Copy, A: Algebra<T>> Operand<T, A> for Expr<T, A> {
+impl<T: Copy, A: Algebra<T>> ExprOperand<T, A> for Expr<T, A> {
     #[inline(always)]
     fn in_algebra(self, _: A) -> A::V {
         self.value
     }
 }
 
-impl<T: Float, A: Algebra<T>> Operand<T, A> for f64 {
+impl<T: Float, A: Algebra<T>> ExprOperand<T, A> for f64 {
     #[inline(always)]
     fn in_algebra(self, a: A) -> A::V {
         a.splat(T::from_f64(self))
     }
 }
 
-impl<T: Float, A: Algebra<T>> Operand<T, A> for Parameter {
+impl<T: Float, A: Algebra<T>> ExprOperand<T, A> for Parameter {
     #[inline(always)]
     fn in_algebra(self, a: A) -> A::V {
         a.parameter(self)
@@ -87,7 +87,7 @@ impl<T: Float, A: Algebra<T>> Operand<T, A> for Parameter {
 /// Operators between expressions, and between an expression and a number.
 macro_rules! operators {
     ($($Op:ident $f:ident)+) => {$(
-        impl<T: Float, A: Algebra<T>, R: Operand<T, A>> $Op<R> for Expr<T, A> {
+        impl<T: Float, A: Algebra<T>, R: ExprOperand<T, A>> $Op<R> for Expr<T, A> {
             type Output = Self;
             #[inline(always)]
             fn $f(self, right: R) -> Self {
@@ -134,7 +134,7 @@ macro_rules! comparisons {
     ($($(#[$doc:meta])* $f:ident)+) => {$(
         $(#[$doc])*
         #[inline(always)]
-        pub fn $f(self, right: impl Operand<T, A>) -> Truth<T, A> {
+        pub fn $f(self, right: impl ExprOperand<T, A>) -> Truth<T, A> {
             self.truth(self.algebra.$f(self.value, right.in_algebra(self.algebra)))
         }
     )+};
@@ -155,7 +155,7 @@ impl<T: Float, A: Algebra<T>> Expr<T, A> {
 
     /// The number `x` in the algebra of this one.
     #[inline(always)]
-    pub fn constant(self, x: impl Operand<T, A>) -> Self {
+    pub fn constant(self, x: impl ExprOperand<T, A>) -> Self {
         self.with(x.in_algebra(self.algebra))
     }
 
@@ -205,7 +205,7 @@ impl<T: Float, A: Algebra<T>> Expr<T, A> {
 
     /// `self > right`, false where either is NaN.
     #[inline(always)]
-    pub fn gt(self, right: impl Operand<T, A>) -> Truth<T, A> {
+    pub fn gt(self, right: impl ExprOperand<T, A>) -> Truth<T, A> {
         self.with(right.in_algebra(self.algebra)).lt(self)
     }
 
@@ -217,19 +217,19 @@ impl<T: Float, A: Algebra<T>> Expr<T, A> {
 
     /// Smaller of the two; NaN if either is NaN.
     #[inline(always)]
-    pub fn min(self, right: impl Operand<T, A>) -> Self {
+    pub fn min(self, right: impl ExprOperand<T, A>) -> Self {
         self.with(self.algebra.min(self.value, right.in_algebra(self.algebra)))
     }
 
     /// Larger of the two; NaN if either is NaN.
     #[inline(always)]
-    pub fn max(self, right: impl Operand<T, A>) -> Self {
+    pub fn max(self, right: impl ExprOperand<T, A>) -> Self {
         self.with(self.algebra.max(self.value, right.in_algebra(self.algebra)))
     }
 
     /// `self · factor + addend`, fused where the instruction set fuses.
     #[inline(always)]
-    pub fn mul_add(self, factor: impl Operand<T, A>, addend: impl Operand<T, A>) -> Self {
+    pub fn mul_add(self, factor: impl ExprOperand<T, A>, addend: impl ExprOperand<T, A>) -> Self {
         let (factor, addend) = (factor.in_algebra(self.algebra), addend.in_algebra(self.algebra));
         self.with(self.algebra.fma(self.value, factor, addend))
     }
@@ -275,7 +275,7 @@ impl<T: Copy, A: Algebra<T>> Expr<T, A> {
 impl<T: Copy, A: Algebra<T>> Truth<T, A> {
     /// `a` where this is true, else `b`.
     #[inline(always)]
-    pub fn select(self, a: impl Operand<T, A>, b: impl Operand<T, A>) -> Expr<T, A> {
+    pub fn select(self, a: impl ExprOperand<T, A>, b: impl ExprOperand<T, A>) -> Expr<T, A> {
         let (a, b) = (a.in_algebra(self.algebra), b.in_algebra(self.algebra));
         Expr { algebra: self.algebra, value: self.algebra.select(self.value, a, b) }
     }

@@ -26,5 +26,5 @@ mod text;
 
 pub use algebra::{Algebra, Parameter};
 pub use dual::Dual;
-pub use expr::{Expr, Operand, Truth};
+pub use expr::{Expr, ExprOperand, Truth};
 pub use text::{Terms, Text};

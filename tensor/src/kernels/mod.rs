@@ -8,7 +8,7 @@
 //! | kernel | formula | used by |
 //! |---|---|---|
 //! | `elementwise` | `Elementwise`: K numbers to one | unary, binary, ternary operations and their VJPs |
-//! | `reduce` | `Reduction`: many numbers to one | sum, prod, max, min over any axes |
+//! | `reduce` | `Reducer`: many numbers to one | sum, prod, max, min over any axes |
 //! | `rows` | `RowKernel`: K rows to one row | softmax, norms, cumsum and their VJPs |
 //! | [`update`] | [`update::Update`]: W numbers replaced in place | gradient accumulation, optimizers |
 //! | [`square_sums()`] | sums of squares of many tensors | gradient norms |

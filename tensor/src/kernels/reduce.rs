@@ -21,7 +21,7 @@ use crate::simd::{Kernel, Lanes, Level};
 use crate::tensor::Tensor;
 
 /// A reduction on lanes: `init`, then `step` for each element, and `combine` for partial results.
-pub trait Reduction<T: Real>: Copy + Send + Sync {
+pub trait Reducer<T: Real>: Copy + Send + Sync {
     /// The value of a reduction over no elements: the neutral element.
     fn init() -> T;
     /// Adds an element to an accumulator.
@@ -43,7 +43,7 @@ const NARROW: usize = 64;
 /// Reduces `x` over `axes`, which are removed.
 #[inline(never)]
 #[track_caller]
-pub fn reduce<T: Real, F: Reduction<T>>(
+pub fn reduce<T: Real, F: Reducer<T>>(
     name: &'static str,
     op: F,
     x: &Tensor<T>,
@@ -107,7 +107,7 @@ fn arrange<T: Real>(x: &Tensor<T>, axes: AxisSet, inner: Option<usize>) -> Tenso
     x.permute(order.map(|i| i as isize).collect::<Vec<_>>())
 }
 
-fn inner_reduction<T: Real, F: Reduction<T>>(
+fn inner_reduction<T: Real, F: Reducer<T>>(
     name: &'static str,
     op: F,
     level: Level,
@@ -149,7 +149,7 @@ struct InnerReduction<'a, T: Real, F> {
     out: &'a mut [T],
 }
 
-impl<T: Real, F: Reduction<T>> Kernel<T> for InnerReduction<'_, T, F> {
+impl<T: Real, F: Reducer<T>> Kernel<T> for InnerReduction<'_, T, F> {
     type Out = ();
 
     #[inline(always)]
@@ -203,7 +203,7 @@ impl<T: Real, F: Reduction<T>> Kernel<T> for InnerReduction<'_, T, F> {
 
 /// Reduces a block to one vector of accumulators, with four independent ones in the loop.
 #[inline(always)]
-fn fold_block<T: Real, S: Lanes<T>, F: Reduction<T>>(s: S, op: F, x: &[T]) -> S::V {
+fn fold_block<T: Real, S: Lanes<T>, F: Reducer<T>>(s: S, op: F, x: &[T]) -> S::V {
     let zero = s.splat(F::init());
     let mut acc = [zero; 4];
     let wide = x.chunks_exact(4 * S::N);
@@ -228,7 +228,7 @@ fn fold_block<T: Real, S: Lanes<T>, F: Reduction<T>>(s: S, op: F, x: &[T]) -> S:
 ///
 /// Rows of a few elements would use only a part of every vector. So they are concatenated to rows
 /// of 64 elements or more; the results are then reduced again, together with the remaining rows.
-fn outer_reduction<T: Real, F: Reduction<T>>(
+fn outer_reduction<T: Real, F: Reducer<T>>(
     name: &'static str,
     op: F,
     level: Level,
@@ -256,7 +256,7 @@ fn outer_reduction<T: Real, F: Reduction<T>>(
 }
 
 /// [`outer_reduction`] for rows of any length.
-fn reduce_rows<T: Real, F: Reduction<T>>(
+fn reduce_rows<T: Real, F: Reducer<T>>(
     name: &'static str,
     op: F,
     level: Level,
@@ -292,7 +292,7 @@ struct OuterReduction<'a, T: Real, F> {
     out: &'a mut [T],
 }
 
-impl<T: Real, F: Reduction<T>> Kernel<T> for OuterReduction<'_, T, F> {
+impl<T: Real, F: Reducer<T>> Kernel<T> for OuterReduction<'_, T, F> {
     type Out = ();
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! The measurements behind [`Machine`].
 
-use super::{Machine, Memory, Peak, Rate, Region, Roofline};
+use super::{Machine, Memory, Peak, Rate, RegionCost, Roofline};
 use crate::cost::Cost;
 use crate::kernels::Real;
 use crate::par;
@@ -106,9 +106,9 @@ impl Machine {
             page_fault: page_fault(),
             // A thread of the standard library is in no pool.
             region_outside: std::thread::scope(|s| {
-                s.spawn(Region::measure).join().expect("an empty region")
+                s.spawn(RegionCost::measure).join().expect("an empty region")
             }),
-            region_inside: par::with_threads(threads, Region::measure),
+            region_inside: par::with_threads(threads, RegionCost::measure),
         }
     }
 }
@@ -372,20 +372,20 @@ fn page_fault() -> f64 {
     median((0..5).map(|_| touch()).collect())
 }
 
-impl Region {
+impl RegionCost {
     /// Measures the overhead for about a tenth of a second, with as many threads as parallel work on
     /// this thread uses.
     ///
     /// ```
-    /// use retrograd_tensor::{machine::Region, with_threads};
-    /// assert!(with_threads(2, Region::measure).busy.is_finite());
+    /// use retrograd_tensor::{machine::RegionCost, with_threads};
+    /// assert!(with_threads(2, RegionCost::measure).busy.is_finite());
     /// ```
-    pub fn measure() -> Region {
+    pub fn measure() -> RegionCost {
         region()
     }
 }
 
-fn region() -> Region {
+fn region() -> RegionCost {
     let mut out = vec![0u8; par::threads()];
     // Keeps a thread busy for the given time.
     let spin = |time: Duration| {
@@ -406,7 +406,7 @@ fn region() -> Region {
         spin(Duration::from_micros(200));
         go()
     });
-    Region { busy, rested: median(rested.collect()) }
+    RegionCost { busy, rested: median(rested.collect()) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Einstein summation: products and sums specified by the names of the axes.
 //!
-//! The rules use the operations of a trait only ([`Operand`]), which both tensors and
+//! The rules use the operations of a trait only ([`EinsumOperand`]), which both tensors and
 //! differentiable variables implement.
 
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
@@ -9,7 +9,7 @@ use crate::shape::{MAX_RANK, Shape};
 use crate::tensor::Tensor;
 
 /// The operations that einsum uses on its operands.
-pub trait Operand: Clone {
+pub trait EinsumOperand: Clone {
     /// Sizes of the axes.
     fn shape(&self) -> Shape;
     /// Axes in another order.
@@ -24,7 +24,7 @@ pub trait Operand: Clone {
     fn matmul(&self, other: &Self) -> Self;
 }
 
-impl<T: Real> Operand for Tensor<T> {
+impl<T: Real> EinsumOperand for Tensor<T> {
     fn shape(&self) -> Shape {
         *Tensor::shape(self)
     }
@@ -168,7 +168,7 @@ struct Named<A> {
     x: A,
 }
 
-impl<A: Operand> Named<A> {
+impl<A: EinsumOperand> Named<A> {
     /// Repeated names become diagonals.
     fn new(mut names: Vec<char>, mut x: A) -> Named<A> {
         while let Some((i, j)) = (0..names.len())
@@ -252,7 +252,7 @@ impl<A: Operand> Named<A> {
 /// ```
 #[inline(never)]
 #[track_caller]
-pub fn einsum<A: Operand>(formula: &str, operands: &[&A]) -> A {
+pub fn einsum<A: EinsumOperand>(formula: &str, operands: &[&A]) -> A {
     let shapes: Vec<Shape> = operands.iter().map(|x| x.shape()).collect();
     let Subscripts { inputs, broadcast, output } = Subscripts::parse(formula, &shapes).or_panic();
     // What is constant along an axis need not have it: the others do.

@@ -4,7 +4,7 @@
 use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::elementwise::zip_with;
-use crate::kernels::reduce::{self, Reduction, reduce, reduce_with};
+use crate::kernels::reduce::{self, Reducer, reduce, reduce_with};
 use crate::kernels::{Case, Number, Real, case, integers};
 use crate::shape::{Axes, AxisSet, IntoShape, Shape};
 use crate::simd::Lanes;
@@ -24,7 +24,7 @@ macro_rules! fold {
             integer integers::fold(this.0, this.1, this.2, $start, $integers)
         }
 
-        impl<T: Real> Reduction<T> for $name {
+        impl<T: Real> Reducer<T> for $name {
             fn init() -> T {
                 $init
             }

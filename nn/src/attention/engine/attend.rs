@@ -1,8 +1,8 @@
 //! The entry points of the engine, [`attend`] and its variants, and the choice of path.
 
-use super::call::Call;
 use super::composed::Attended;
 use super::observe::observed;
+use super::operands::Operands;
 use super::spec::{Path, Spec};
 use super::tiled;
 use retrograd_autograd::Var;
@@ -44,7 +44,7 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 #[track_caller]
 #[inline(never)]
 pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Var<T> {
-    let call = observed(Call::new(q, k, v, spec), spec);
+    let call = observed(Operands::new(q, k, v, spec), spec);
     let output = match uses_tiled_path(spec) && !call.weights_are_variables() {
         true => {
             let [output, _] = tiled::attend(&call);
@@ -86,7 +86,7 @@ pub fn attend_with_lse<T: Real>(
     v: &Var<T>,
     spec: &Spec<T>,
 ) -> (Var<T>, Var<T>) {
-    let call = observed(Call::new(q, k, v, spec), spec);
+    let call = observed(Operands::new(q, k, v, spec), spec);
     let (output, lse) = if uses_tiled_path(spec) && !call.weights_are_variables() {
         let [output, lse] = tiled::attend(&call);
         (call.without_head(output), lse.unsqueeze(-1))
@@ -125,10 +125,10 @@ pub fn attend_packed<T: Real>(
     }
     // The input of the node is the packed variable; the rule reads views of its value.
     let [q, k, v] = tiled::unpack(&qkv.detach(), heads, key_heads);
-    let call = observed(Call::new(&q, &k, &v, spec), spec);
+    let call = observed(Operands::new(&q, &k, &v, spec), spec);
     if call.weights_are_variables() {
         let [q, k, v] = tiled::unpack(qkv, heads, key_heads);
-        let mut unpacked = Call::new(&q, &k, &v, spec);
+        let mut unpacked = Operands::new(&q, &k, &v, spec);
         unpacked.change = call.change;
         return unpacked.composed();
     }
@@ -180,7 +180,7 @@ pub fn attend_all<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -
         "the tiled path cannot: weights are requested".into()
     })
     .or_panic();
-    let call = observed(Call::new(q, k, v, spec), spec);
+    let call = observed(Operands::new(q, k, v, spec), spec);
     let Attended { output, scores, weights, lse } = call.composed_all();
     Attended {
         output: call.restore_rank(&output),

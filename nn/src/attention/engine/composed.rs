@@ -1,7 +1,7 @@
 //! The composed path: attention in ordinary operations on matrices of all scores.
 
-use super::call::Call;
 use super::feature_map::feature_map;
+use super::operands::Operands;
 use super::product::{mix, scores};
 use super::spec::{Normalizer, Spec};
 use retrograd_autograd::Var;
@@ -24,7 +24,7 @@ pub struct Attended<T: Real = f32> {
     pub lse: Var<T>,
 }
 
-impl<T: Real> Call<T> {
+impl<T: Real> Operands<T> {
     /// The output, from matrices of all scores and weights.
     pub fn composed(&self) -> Var<T> {
         let traced = observe::begin();

@@ -2,7 +2,6 @@
 
 mod attend;
 mod bias;
-mod call;
 mod capture;
 mod composed;
 mod explain;
@@ -10,17 +9,18 @@ pub(crate) mod feature_map;
 mod mask;
 mod normalizers;
 pub mod observe;
+mod operands;
 pub(crate) mod product;
 mod spec;
 mod tiled;
 
 pub use attend::{attend, attend_all, attend_packed, attend_with_lse};
 pub use bias::{Bias, Buckets, alibi_slopes};
-pub(crate) use call::Call;
 pub use capture::Capture;
 pub use composed::Attended;
 pub use mask::{Align, Mask};
 pub(crate) use mask::{CachedPositions, Sizes};
+pub(crate) use operands::Operands;
 pub use retrograd_tensor::kernels::attention::At;
 pub(crate) use spec::Part;
 pub use spec::{Normalizer, Path, Sink, Spec};

@@ -1,12 +1,12 @@
 //! The normalizers of the composed path: from scores to weights.
 
-use super::call::Call;
 use super::feature_map::normalize_by_sum;
+use super::operands::Operands;
 use super::spec::{Normalizer, Sink};
 use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
 
-impl<T: Real> Call<T> {
+impl<T: Real> Operands<T> {
     /// Scores with the sink, if there is one, appended as one more column.
     pub fn with_sink(&self, s: &Var<T>) -> Var<T> {
         let heads = self.sizes.heads;

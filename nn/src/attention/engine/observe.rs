@@ -1,11 +1,11 @@
 //! What is reported of attention: calls, which an observer may change, and rotations of operands.
 
 use super::bias::Bias;
-use super::call::Call;
-pub use super::call::Change;
 use super::explain::tiles;
 use super::feature_map::feature_map;
 use super::mask::Sizes;
+pub use super::operands::Change;
+use super::operands::Operands;
 use super::spec::{Normalizer, Sink, Spec};
 use retrograd_autograd::Var;
 use retrograd_tensor::kernels::attention::{At, TileMask};
@@ -33,7 +33,7 @@ pub struct Rotation<T: Real> {
 
 /// A call of attention, on constants.
 pub struct AttentionCall<T: Real> {
-    call: Call<T>,
+    call: Operands<T>,
     spec: Spec<T>,
 }
 
@@ -52,7 +52,7 @@ pub struct AttentionRows<T: Real> {
 }
 
 /// Reports a call, and sets what observers change in it.
-pub(super) fn observed<T: Real>(mut call: Call<T>, spec: &Spec<T>) -> Call<T> {
+pub(super) fn observed<T: Real>(mut call: Operands<T>, spec: &Spec<T>) -> Operands<T> {
     report(|tell| {
         let of = AttentionCall { call: call.constant(), spec: spec.clone() };
         let event = AttentionEvent { call: Arc::new(of), change: RefCell::default() };

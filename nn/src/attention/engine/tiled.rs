@@ -1,6 +1,6 @@
 //! The tiled path: attention by tiles of keys as a differentiable operation.
 
-use super::call::Call;
+use super::operands::Operands;
 use super::spec::Sink;
 use retrograd_autograd::observe::saved;
 use retrograd_autograd::{Cx, Fused, InputGrads, Kind, Op, Product, Shapes, Slot, Var};
@@ -35,7 +35,7 @@ fn products(shapes: &Shapes<'_>, keys: usize, width: usize) -> Vec<Product> {
 
 /// The operation with its attributes. If scores are products of queries and keys alone, `keep` says which of them
 /// count.
-fn with_attributes<T: Real>(op: &'static Op, call: &Call<T>) -> retrograd_autograd::Call {
+fn with_attributes<T: Real>(op: &'static Op, call: &Operands<T>) -> retrograd_autograd::Call {
     let all = op.with("scale", call.scale().to_f64());
     let spec = &call.spec;
     let is_plain = spec.softcap.is_none() && spec.biases.is_empty() && spec.dropout.is_none();
@@ -51,7 +51,7 @@ fn with_attributes<T: Real>(op: &'static Op, call: &Call<T>) -> retrograd_autogr
 }
 
 /// The output `[B, H, Lq, Dv]` of a call, and its log-sum-exp `[B, H, Lq]`.
-pub(crate) fn attend<T: Real>(call: &Call<T>) -> [Var<T>; 2] {
+pub(crate) fn attend<T: Real>(call: &Operands<T>) -> [Var<T>; 2] {
     let (out, lse, sink) = kernel(call);
     let inputs = [Some(&call.q), Some(&call.k), Some(&call.v), sink.as_ref()];
     Var::from_fused(
@@ -70,7 +70,7 @@ pub(crate) fn attend<T: Real>(call: &Call<T>) -> [Var<T>; 2] {
 
 /// The output and log-sum-exp of a call whose operands are views of one variable, made by
 /// [`unpack`]. The backward kernel computes the gradient of this variable directly.
-pub(crate) fn attend_packed<T: Real>(call: &Call<T>, qkv: &Var<T>) -> [Var<T>; 2] {
+pub(crate) fn attend_packed<T: Real>(call: &Operands<T>, qkv: &Var<T>) -> [Var<T>; 2] {
     let (out, lse, sink) = kernel(call);
     let inputs = [Some(qkv), sink.as_ref()];
     let operation = with_attributes(&PACKED, call).with("heads", call.sizes.heads as f64);
@@ -98,7 +98,7 @@ pub(crate) fn unpack<T: Real>(qkv: &Var<T>, heads: usize, key_heads: usize) -> [
 }
 
 /// The output, the log-sum-exp and the logits of the sinks.
-fn kernel<T: Real>(call: &Call<T>) -> (Tensor<T>, Tensor<T>, Option<Var<T>>) {
+fn kernel<T: Real>(call: &Operands<T>) -> (Tensor<T>, Tensor<T>, Option<Var<T>>) {
     let sink = match &call.spec.sink {
         Sink::None => None,
         Sink::Zero => Some(Var::constant(Tensor::zeros([call.sizes.heads]))),
@@ -112,7 +112,7 @@ fn kernel<T: Real>(call: &Call<T>) -> (Tensor<T>, Tensor<T>, Option<Var<T>>) {
 
 /// Calls `f` with the parts of the spec as arguments of the kernels.
 fn with_parts<T: Real, R>(
-    call: &Call<T>,
+    call: &Operands<T>,
     sink: Option<&Tensor<T>>,
     f: impl FnOnce(&AttentionOptions<'_, T>) -> R,
 ) -> R {
@@ -136,7 +136,7 @@ fn with_parts<T: Real, R>(
 
 struct Attention<T: Real> {
     /// The call, with constants for operands and without sinks.
-    call: Call<T>,
+    call: Operands<T>,
     /// Queries, keys and values.
     operands: [Slot<T>; 3],
     sink: Slot<T>,
@@ -163,7 +163,7 @@ impl<T: Real> Fused<T, 2> for Attention<T> {
 
 /// [`Attention`] of packed operands.
 struct PackedAttention<T: Real> {
-    call: Call<T>,
+    call: Operands<T>,
     qkv: Slot<T>,
     sink: Slot<T>,
     out: Tensor<T>,
@@ -172,7 +172,7 @@ struct PackedAttention<T: Real> {
 
 impl<T: Real> Fused<T, 2> for PackedAttention<T> {
     fn vjp(&self, [g, g_lse]: [&Tensor<T>; 2]) -> InputGrads<T> {
-        let Call { q, k, v, .. } = &self.call;
+        let Operands { q, k, v, .. } = &self.call;
         let (operands, results) = ((q.value(), k.value(), v.value()), (&self.out, &self.lse));
         let (grad, dsink) = with_parts(&self.call, self.sink.get(), |options| {
             backward_packed(operands, results, (g, Some(g_lse)), options)
@@ -188,7 +188,11 @@ impl<T: Real> Fused<T, 2> for PackedAttention<T> {
 }
 
 /// The output and the log-sum-exp by the composed path.
-fn composed<T: Real>(call: &Call<T>, [q, k, v]: [Var<T>; 3], sink: Option<Var<T>>) -> [Var<T>; 2] {
+fn composed<T: Real>(
+    call: &Operands<T>,
+    [q, k, v]: [Var<T>; 3],
+    sink: Option<Var<T>>,
+) -> [Var<T>; 2] {
     let sink = sink.map_or(Sink::None, Sink::Learned);
     let all = call.with(&q, &k, &v, sink).composed_all();
     [all.output, all.lse]
@@ -220,14 +224,14 @@ mod tests {
         let (heads, key_heads, length, width) = (4, 2, 9, 5);
         for (name, spec) in specs() {
             let mut x = |heads| Var::leaf(Tensor::randn([2, heads, length, width], &mut rng));
-            let call = Call::new(&x(heads), &x(key_heads), &x(key_heads), &spec);
+            let call = Operands::new(&x(heads), &x(key_heads), &x(key_heads), &spec);
             for result in attend(&call) {
                 assert_eq!(check::definition(&result, 1e-11), Ok(true), "{name}");
             }
             let all = (heads + 2 * key_heads) * width;
             let qkv = Var::leaf(Tensor::randn([2, length, all], &mut rng));
             let [q, k, v] = unpack(&qkv.detach(), heads, key_heads);
-            for result in attend_packed(&Call::new(&q, &k, &v, &spec), &qkv) {
+            for result in attend_packed(&Operands::new(&q, &k, &v, &spec), &qkv) {
                 assert_eq!(check::definition(&result, 1e-11), Ok(true), "{name}, packed");
             }
         }

@@ -107,7 +107,7 @@ impl<T: Real> RenormalizedSelfAttention<T> {
         let k = split_heads(&key.forward(x, pass), 1);
         let v = split_heads(&value.forward(x, pass), 1);
         // Not reported: the weights of this variant are computed below.
-        let call = engine::Call::new(&q, &k, &v, &Spec::new());
+        let call = engine::Operands::new(&q, &k, &v, &Spec::new());
         let all = call.restore_rank(&call.composed_all().weights);
 
         let weights = renormalize(&all, mask);

@@ -73,7 +73,7 @@ pub trait TileMask: Sync {
 
 /// A function that adds a bias to the scores of a query and consecutive keys, from the given pair
 /// on.
-pub type Bias<'a, T> = dyn Fn(At, &mut [T]) + Sync + 'a;
+pub type BiasFn<'a, T> = dyn Fn(At, &mut [T]) + Sync + 'a;
 
 /// The options of tiled attention.
 #[derive(Clone, Copy)]
@@ -83,7 +83,7 @@ pub struct AttentionOptions<'a, T> {
     /// The cap `c` in `c · tanh(s / c)` of the scaled score.
     pub softcap: Option<T>,
     /// The bias of the scores.
-    pub bias: Option<&'a Bias<'a, T>>,
+    pub bias: Option<&'a BiasFn<'a, T>>,
     /// Which pairs attend.
     pub mask: &'a dyn TileMask,
     /// The position of query 0 among the keys.

@@ -9,7 +9,7 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::{Real, Shape, Tensor};
 
 /// The checked operands of a call, with four axes, and the spec, resolved for their sizes.
-pub(crate) struct Call<T: Real> {
+pub(crate) struct Operands<T: Real> {
     pub q: Var<T>,
     pub k: Var<T>,
     pub v: Var<T>,
@@ -36,9 +36,9 @@ pub enum Change<T: Real> {
     Weights(Var<T>),
 }
 
-impl<T: Real> Call<T> {
+impl<T: Real> Operands<T> {
     #[track_caller]
-    pub fn new(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Call<T> {
+    pub fn new(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Operands<T> {
         check_operands(q, k, v).or_panic();
         let rank = q.rank();
         let four = |x: &Var<T>| {
@@ -52,16 +52,16 @@ impl<T: Real> Call<T> {
         let resolved = Spec { mask, biases, ..spec.clone() };
         check_spec(&resolved, sizes.heads).or_panic();
         let (key_heads, change) = (k.size(1), Change::None);
-        Call { q, k, v, spec: resolved, sizes, key_heads, offset, rank, change }
+        Operands { q, k, v, spec: resolved, sizes, key_heads, offset, rank, change }
     }
 
     /// The same call on constants, without a sink.
-    pub fn detached(&self) -> Call<T> {
+    pub fn detached(&self) -> Operands<T> {
         self.with(&self.q.detach(), &self.k.detach(), &self.v.detach(), Sink::None)
     }
 
-    /// [`Call::detached`] for the rule of an operation, which saves the tensors of the mask and of biases.
-    pub fn saved(&self) -> Call<T> {
+    /// [`Operands::detached`] for the rule of an operation, which saves the tensors of the mask and of biases.
+    pub fn saved(&self) -> Operands<T> {
         let call = self.detached();
         let mask = call.spec.mask.saved();
         for bias in &call.spec.biases {
@@ -69,18 +69,18 @@ impl<T: Real> Call<T> {
                 drop(saved("bias", values.value().clone()));
             }
         }
-        Call { spec: Spec { mask, ..call.spec }, ..call }
+        Operands { spec: Spec { mask, ..call.spec }, ..call }
     }
 
     /// The same call with other operands and another sink.
-    pub fn with(&self, q: &Var<T>, k: &Var<T>, v: &Var<T>, sink: Sink<T>) -> Call<T> {
+    pub fn with(&self, q: &Var<T>, k: &Var<T>, v: &Var<T>, sink: Sink<T>) -> Operands<T> {
         let spec = Spec { sink, ..self.spec.clone() };
         let (q, k, v) = (q.clone(), k.clone(), v.clone());
-        Call { q, k, v, spec, change: Change::None, ..*self }
+        Operands { q, k, v, spec, change: Change::None, ..*self }
     }
 
     /// The same call on constants, with a constant sink.
-    pub fn constant(&self) -> Call<T> {
+    pub fn constant(&self) -> Operands<T> {
         let sink = match &self.spec.sink {
             Sink::Learned(sink) => Sink::Learned(sink.detach()),
             other => other.clone(),
@@ -89,7 +89,7 @@ impl<T: Real> Call<T> {
     }
 
     /// The same call for `n` of the queries of the first sequence, from query `first` on.
-    pub fn rows(&self, first: usize, n: usize) -> Call<T> {
+    pub fn rows(&self, first: usize, n: usize) -> Operands<T> {
         let part = |x: &Var<T>| {
             // The axes that are missing are broadcast.
             let rank = x.rank() as isize;
@@ -156,7 +156,7 @@ impl<T: Real> Call<T> {
         x.reshape([s[0], self.key_heads, groups, s[2], s[3]])
     }
 
-    /// The inverse of [`Call::grouped`].
+    /// The inverse of [`Operands::grouped`].
     pub fn ungrouped(&self, x: &Var<T>) -> Var<T> {
         x.reshape([x.size(0), self.sizes.heads, x.size(-2), x.size(-1)])
     }
