@@ -262,8 +262,8 @@ impl<T: Real> Drop for Node<T> {
     fn drop(&mut self) {
         let mut dying = std::mem::take(&mut self.inputs);
         while let Some(input) = dying.pop() {
-            if let Edge::Node(node, _) = input.edge
-                && let Some(mut node) = Arc::into_inner(node)
+            if let Edge::Node(mut node, _) = input.edge
+                && let Some(node) = Arc::get_mut(&mut node)
             {
                 dying.append(&mut node.inputs);
             }
