@@ -183,7 +183,7 @@ fn alias<T: Real>(input: &Input<T>) -> Input<T> {
     let edge = match &input.edge {
         Edge::Constant => Edge::Constant,
         edge => {
-            let inputs = vec![Input { edge: edge.clone(), shape: input.shape }];
+            let inputs = smallvec![Input { edge: edge.clone(), shape: input.shape }];
             let (id, outputs) = (Id::reserve(1), smallvec![input.shape]);
             let (call, rule) = (Call::from(&ALIAS), Arc::new(Alias(id)));
             Edge::Node(Node::new(id, call, outputs, (inputs, 1), rule), 0)

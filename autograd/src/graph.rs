@@ -101,7 +101,7 @@ pub struct Node<T: Real> {
     id: Id,
     call: Call,
     outputs: Outputs<Shape>,
-    inputs: Vec<Input<T>>,
+    inputs: Inputs<T>,
     /// Which of the inputs of the operation were given, as bits.
     given: u32,
     /// Removed by the backward pass, so that saved tensors are freed as the pass proceeds.
@@ -113,6 +113,9 @@ pub struct Input<T: Real> {
     pub(crate) edge: Edge<T>,
     pub(crate) shape: Shape,
 }
+
+/// The inputs of an operation: most have at most two.
+pub(crate) type Inputs<T> = SmallVec<[Input<T>; 2]>;
 
 /// The derivative of a recorded operation, with the tensors that it saved.
 pub(crate) trait Rule<T: Real>: Send + Sync {
@@ -161,7 +164,7 @@ impl<T: Real> Node<T> {
         id: Id,
         call: Call,
         outputs: Outputs<Shape>,
-        (inputs, given): (Vec<Input<T>>, u32),
+        (inputs, given): (Inputs<T>, u32),
         rule: Arc<dyn Rule<T>>,
     ) -> Arc<Node<T>> {
         Arc::new(Node { id, call, outputs, inputs, given, rule: Mutex::new(Some(rule)) })
@@ -260,12 +263,15 @@ impl<T: Real> Debug for Input<T> {
 /// stack.
 impl<T: Real> Drop for Node<T> {
     fn drop(&mut self) {
-        let mut dying = std::mem::take(&mut self.inputs);
+        if self.inputs.iter().all(|input| input.node().is_none()) {
+            return;
+        }
+        let mut dying: Vec<Input<T>> = self.inputs.drain(..).collect();
         while let Some(input) = dying.pop() {
             if let Edge::Node(mut node, _) = input.edge
                 && let Some(node) = Arc::get_mut(&mut node)
             {
-                dying.append(&mut node.inputs);
+                dying.extend(node.inputs.drain(..));
             }
         }
     }

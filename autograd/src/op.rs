@@ -1,7 +1,7 @@
 //! Recording operations: what an operation saves, and the rule that differentiates it.
 
 use crate::graph::{
-    Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
+    Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Inputs, Node, Outputs, Rule, Var,
 };
 use crate::observe;
 use crate::operation::{Call, Op};
@@ -494,8 +494,8 @@ fn operands<'a, T: Real, const N: usize>(
 }
 
 /// The inputs that are given, and which ones these are, as bits.
-fn node_inputs<T: Real>(inputs: &[Option<&Var<T>>]) -> (Vec<Input<T>>, u32) {
-    let (mut all, mut given) = (Vec::with_capacity(inputs.len()), 0);
+fn node_inputs<T: Real>(inputs: &[Option<&Var<T>>]) -> (Inputs<T>, u32) {
+    let (mut all, mut given) = (Inputs::new(), 0);
     for (i, x) in inputs.iter().enumerate() {
         if let Some(x) = x {
             all.push(Input { edge: x.edge.clone(), shape: *x.shape() });
