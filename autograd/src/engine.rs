@@ -4,9 +4,8 @@
 //! that use its outputs, so the gradients of its outputs are complete when it is processed. Its rule maps them to
 //! gradients of its inputs. There is no recursion and no sorting, and the order is always the same.
 
-use crate::graph::{
-    Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
-};
+use crate::graph::{Cx, Definition, Edge, Id, Input, Node, Outputs, Rule, Var};
+use crate::graph::{InputGrad, InputGrads};
 use crate::observe;
 use crate::operation::{Call, Kind, Op};
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -41,8 +40,7 @@ struct Pending<T: Real> {
 
 impl<T: Real> Engine<T> {
     pub(crate) fn new(retain: bool, recording: bool, keep: Vec<Id>, oldest: Option<Id>) -> Self {
-        let (pending, found) = (BTreeMap::new(), BTreeMap::new());
-        Engine { retain, recording, keep, oldest, pending, found }
+        Engine { retain, recording, keep, oldest, pending: BTreeMap::new(), found: BTreeMap::new() }
     }
 
     /// The gradients of leaves and kept variables.
@@ -91,8 +89,7 @@ impl<T: Real> Engine<T> {
                 let input = &node.inputs()[at];
                 sum_to(&mut g, &input.shape);
                 let delivery = reported.delivery(at, &g);
-                let sum = self.propagate(&input.edge, g);
-                delivery.report(sum);
+                delivery.report(self.propagate(&input.edge, g));
             }
             drop(reported);
             done(&node, &mut self.found);
@@ -119,8 +116,8 @@ impl<T: Real> Engine<T> {
         Ok(rule.backward(&Cx { node, inputs, in_definition: false }, &grads))
     }
 
-    /// Adds a gradient to the sum of a leaf or of an output. Returns the sum so far, and whether it had received
-    /// a gradient before; `None` if its gradient is not wanted.
+    /// Adds a gradient of a leaf or of an output to the sum, which is returned with whether there was one before.
+    /// `None` if the gradient is not wanted.
     fn propagate(&mut self, edge: &Edge<T>, g: Var<T>) -> Option<(&Var<T>, bool)> {
         if edge.id() < self.oldest {
             return None;
@@ -166,9 +163,9 @@ pub(crate) fn through_definition<T: Real>(
     let outputs = definition.outputs(&Cx { node, inputs: Some(&aliases), in_definition: true });
     let ids: Vec<Option<Id>> = aliases.iter().map(Input::id).collect();
     let wanted: Vec<Id> = ids.iter().flatten().copied().collect();
+    let seeds = outputs.iter().zip(grads).filter_map(|(y, g)| Some((y, g?)));
     let oldest = wanted.first().copied();
-    let seeds = outputs.iter().zip(grads).filter_map(|(y, g)| Some((y, g?))).collect();
-    let found = Engine::new(true, true, wanted, oldest).run(seeds)?;
+    let found = Engine::new(true, true, wanted, oldest).run(seeds.collect())?;
     let grad = |(at, id): (usize, &Option<Id>)| {
         // The gradient is 0 if the definition does not depend on the input.
         let zeros = || Var::constant(Tensor::zeros(node.inputs()[at].shape()));
@@ -183,10 +180,9 @@ fn alias<T: Real>(input: &Input<T>) -> Input<T> {
     let edge = match &input.edge {
         Edge::Constant => Edge::Constant,
         edge => {
-            let inputs = smallvec![Input { edge: edge.clone(), shape: input.shape }];
-            let (id, outputs) = (Id::reserve(1), smallvec![input.shape]);
-            let (call, rule) = (Call::from(&ALIAS), Arc::new(Alias(id)));
-            Edge::Node(Node::new(id, call, outputs, (inputs, 1), rule), 0)
+            let (id, inputs) = (Id::reserve(1), smallvec![Input { edge: edge.clone(), ..*input }]);
+            let (outputs, rule) = (smallvec![input.shape], Arc::new(Alias(id)));
+            Edge::Node(Node::new(id, Call::from(&ALIAS), outputs, (inputs, 1), rule), 0)
         }
     };
     Input { edge, shape: input.shape }
