@@ -51,16 +51,21 @@ pub struct Extent {
 impl Extent {
     fn of(name: String, tensor: &dyn Any) -> Option<Extent> {
         fn summary<T: Real>(name: String, x: &Tensor<T>) -> Extent {
+            let values = x.to_vec();
+            let shape = *x.shape();
+            if let Some(range) = finite_range(&values) {
+                return Extent { name, shape, nan: 0, infinite: 0, range };
+            }
             let (mut nan, mut infinite) = (0, 0);
             let mut range: Option<(f64, f64)> = None;
-            for x in x.to_vec().into_iter().map(T::to_f64) {
+            for x in values.into_iter().map(T::to_f64) {
                 match x {
                     x if x.is_nan() => nan += 1,
                     x if x.is_infinite() => infinite += 1,
                     x => range = Some(range.map_or((x, x), |(a, b)| (a.min(x), b.max(x)))),
                 }
             }
-            Extent { name, shape: *x.shape(), nan, infinite, range }
+            Extent { name, shape, nan, infinite, range }
         }
         match tensor.downcast_ref::<Tensor<f32>>() {
             Some(x) => Some(summary(name, x)),
@@ -71,6 +76,24 @@ impl Extent {
     fn is_finite(&self) -> bool {
         self.nan + self.infinite == 0
     }
+}
+
+/// The least and the largest of numbers that are all finite, in lanes; the outer `None` if one is not.
+fn finite_range<T: Real>(values: &[T]) -> Option<Option<(f64, f64)>> {
+    const N: usize = 16;
+    let (mut low, mut high) = ([f64::INFINITY; N], [f64::NEG_INFINITY; N]);
+    let mut zeros = [0.0; N]; // NaN where a number is not finite: ∞ - ∞
+    for chunk in values.chunks(N) {
+        for (i, x) in chunk.iter().enumerate() {
+            let x = x.to_f64();
+            low[i] = if x < low[i] { x } else { low[i] };
+            high[i] = if x > high[i] { x } else { high[i] };
+            zeros[i] += x - x;
+        }
+    }
+    let low = low.into_iter().fold(f64::INFINITY, f64::min);
+    let high = high.into_iter().fold(f64::NEG_INFINITY, f64::max);
+    zeros.iter().all(|&zero| zero == 0.0).then(|| (low <= high).then_some((low, high)))
 }
 
 impl Display for Extent {
