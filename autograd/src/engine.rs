@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The variables from which the pass starts, each with its cotangent.
 pub(crate) type Seeds<'a, T> = Vec<(&'a Var<T>, Var<T>)>;
 
-/// Gradients of leaves and kept variables, all of which are `Some`.
+/// Gradients of leaves and kept variables: `Some`, as [`Engine::propagate`] adds to them.
 pub(crate) type Found<T> = BTreeMap<Id, Option<Var<T>>>;
 
 /// The state of a backward pass.
@@ -25,7 +25,7 @@ pub(crate) struct Engine<T: Real> {
     recording: bool,
     /// Variables whose gradients are kept, besides leaves.
     keep: Vec<Id>,
-    /// No gradient is propagated to variables with lower ids.
+    /// No gradient is propagated to variables with lower ids. `None` is the least id.
     oldest: Option<Id>,
     /// Operations to be differentiated, by id.
     pending: BTreeMap<Id, Box<Pending<T>>>,
@@ -74,7 +74,7 @@ impl<T: Real> Engine<T> {
                 break;
             }
             let reported = observe::rule(&node, &grads);
-            let rule = node.rule(self.retain).ok_or_else(|| {
+            let rule = node.take_rule(self.retain).ok_or_else(|| {
                 format!(
                     "backward: the saved tensors of {node:?} were freed by an earlier backward \
                      pass (hint: Backprop::retain_graph keeps them)"
@@ -116,8 +116,8 @@ impl<T: Real> Engine<T> {
         Ok(rule.backward(&Cx { node, inputs, in_definition: false }, &grads))
     }
 
-    /// Adds a gradient of a leaf or of an output to the sum, which is returned with whether there was one before.
-    /// `None` if the gradient is not wanted.
+    /// Adds a gradient of a leaf or of an output. Returns the sum, and whether there was one before; `None` if the
+    /// gradient is not wanted.
     fn propagate(&mut self, edge: &Edge<T>, g: Var<T>) -> Option<(&Var<T>, bool)> {
         if edge.id() < self.oldest {
             return None;
@@ -138,7 +138,7 @@ impl<T: Real> Engine<T> {
             *sum = sum.add(&g);
         } else {
             // In place, unless another variable shares the storage (copy-on-write).
-            sum.leaf_value_mut().add_assign(g.value());
+            sum.value.add_assign(g.value());
         }
         Some((sum, true))
     }
@@ -152,7 +152,7 @@ pub(crate) fn sum_to<T: Real>(g: &mut Var<T>, shape: &Shape) {
 }
 
 /// The gradients of a fused operation, computed by differentiating its definition. The definition
-/// is evaluated on aliases of the inputs. Their ids are higher than those of all earlier
+/// is evaluated on aliases of the inputs. The ids of the aliases are higher than the ids of all earlier
 /// operations, so the inner pass ends at them.
 pub(crate) fn through_definition<T: Real>(
     node: &Arc<Node<T>>,

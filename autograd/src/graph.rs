@@ -33,7 +33,7 @@ impl Id {
     }
 }
 
-/// A tensor in a computation: its value, and the operation that gradients are propagated to.
+/// A tensor in a computation: its value, and its place in the graph.
 ///
 /// [`Var::leaf`] creates a variable whose gradient is wanted. An operation on tracked variables
 /// gives a tracked variable; an operation on constants gives a constant. Nothing leaves the graph
@@ -54,7 +54,7 @@ pub struct Var<T: Real = f32> {
     pub(crate) edge: Edge<T>,
 }
 
-/// The source of a variable.
+/// Where the gradient of a variable goes.
 pub(crate) enum Edge<T: Real> {
     /// A constant: no gradient is propagated.
     Constant,
@@ -108,7 +108,7 @@ pub struct Node<T: Real> {
     rule: Mutex<Option<Arc<dyn Rule<T>>>>,
 }
 
-/// An input of a recorded operation: where its gradient goes, and the shape of it.
+/// An input of a recorded operation: its shape, and where its gradient goes.
 pub struct Input<T: Real> {
     pub(crate) edge: Edge<T>,
     pub(crate) shape: Shape,
@@ -119,7 +119,7 @@ pub(crate) type Inputs<T> = SmallVec<[Input<T>; 2]>;
 
 /// The derivative of a recorded operation, with the tensors that it saved.
 pub(crate) trait Rule<T: Real>: Send + Sync {
-    /// Gradients of the inputs, given those of the outputs, which are all `Some`.
+    /// The gradients of the inputs, from the gradients of the outputs. All are `Some`: the engine has filled in zeros.
     fn backward(&self, cx: &Cx<'_, T>, g: &[Option<Var<T>>]) -> InputGrads<T>;
 
     /// The definition of a fused operation; `None` if [`Rule::backward`] can be recorded.
@@ -159,7 +159,7 @@ pub(crate) struct InputGrad<T: Real> {
 }
 
 impl<T: Real> Node<T> {
-    /// The operation `id`, where there are as many reserved ids as outputs.
+    /// A node with the first of its reserved ids, one for each output.
     pub(crate) fn new(
         id: Id,
         call: Call,
@@ -170,7 +170,7 @@ impl<T: Real> Node<T> {
         Arc::new(Node { id, call, outputs, inputs, given, rule: Mutex::new(Some(rule)) })
     }
 
-    /// The identity of the operation, which is that of its first output.
+    /// The identity of the operation: the id of its first output.
     pub fn id(&self) -> Id {
         self.id
     }
@@ -218,7 +218,7 @@ impl<T: Real> Node<T> {
     }
 
     /// The rule, which is dropped from the node unless `retain`; `None` if it was dropped before.
-    pub(crate) fn rule(&self, retain: bool) -> Option<Arc<dyn Rule<T>>> {
+    pub(crate) fn take_rule(&self, retain: bool) -> Option<Arc<dyn Rule<T>>> {
         let mut rule = self.rule.lock().unwrap_or_else(|e| e.into_inner());
         if retain { rule.clone() } else { rule.take() }
     }

@@ -14,7 +14,7 @@ impl<T: Real> Node<T> {
     /// pass that did not keep the rule.
     #[doc(hidden)]
     pub fn definition(self: &Arc<Self>) -> Option<(Vec<Id>, Vec<Var<T>>)> {
-        let rule = self.rule(true)?;
+        let rule = self.take_rule(true)?;
         let definition = rule.definition()?;
         let ids: Vec<Id> = self.inputs().iter().map(|_| Id::reserve(1)).collect();
         let leaves = ids.iter().zip(self.inputs());
@@ -31,7 +31,7 @@ impl<T: Real> Node<T> {
         self: &Arc<Self>,
         gradients: &[Option<Var<T>>],
     ) -> Option<Vec<(usize, Var<T>)>> {
-        let rule = self.rule(true)?;
+        let rule = self.take_rule(true)?;
         let engine = Engine::new(true, false, Vec::new(), None);
         let gradients = gradients.iter().cloned().collect();
         let mut all = no_grad(|| engine.differentiate(self, &*rule, gradients)).ok()?;

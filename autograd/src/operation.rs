@@ -58,13 +58,12 @@ pub enum Kind {
     Pointwise,
     /// The sum over the attribute `axes`.
     Sum,
-    /// Its result has the elements of the input, in another order or shape.
+    /// Each element of the result is an element of the input. The result may reorder or repeat them.
     View,
-    /// It writes values that the caller chooses, such as infinities; or it returns one where there is nothing to
-    /// compute with.
+    /// It may write values that no input has: a fill value, or the value of an empty row.
     Fill,
     /// A sum of products of the first two inputs, by their indices as in `einsum`. `…` stands for leading axes,
-    /// which are broadcast. Further inputs are added.
+    /// which are broadcast. Further inputs are added. The summed index is the last axis of the first input.
     Product(&'static str),
     /// Something else.
     Other,

@@ -1,4 +1,4 @@
-//! Variables: values, constants, leaves.
+//! Constructors and accessors of [`Var`], which is defined in `graph.rs`.
 
 use crate::graph::{Edge, Id, Node, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -157,7 +157,7 @@ impl<T: Real> From<Tensor<T>> for Var<T> {
     }
 }
 
-/// The value, and `leaf` or the operation that computed it. A precision, as in `{:.2}`, is that of the value.
+/// The value, and `leaf` or the operation that computed it. A precision, as in `{:.2}`, applies to the value.
 ///
 /// ```
 /// use retrograd_autograd::Var;

@@ -99,14 +99,14 @@
 //! | there | here | why |
 //! |---|---|---|
 //! | `Arc`, `Mutex` | `Rc` | graphs are used by several threads |
-//! | `node.rule(self.retain)` takes the rule **out** of the node | the rule stays | saved tensors are freed as the pass proceeds, so the peak of memory is lower. A second pass is an error, unless `retain_graph` is set |
+//! | `node.take_rule(self.retain)` takes the rule **out** of the node | the rule stays | saved tensors are freed as the pass proceeds, so the peak of memory is lower. A second pass is an error, unless `retain_graph` is set |
 //! | `Pending::grads` has one gradient for each output | one output | operations such as attention, which gives its output and the log-sum-exp; a missing gradient is replaced by zeros |
 //! | `input_grads.check(&node)` | nothing | a rule of a user may return a wrong shape or forget an input: that is an error with the name of the operation |
 //! | `keep` | leaves only | gradients of intermediate variables, on request |
 //! | `oldest` | nothing | operations older than everything that was asked for are not processed |
 //! | `recording` | nothing | derivatives of derivatives |
 //! | `run_with`, and `run_each` in `leaves.rs` | nothing | passes a leaf's gradient on as soon as it is complete, for example to another process |
-//! | `observe::rule` and the like | nothing | five lines that tell [observers](crate::tensor::observe) of the pass |
+//! | `observe::rule` and the like | nothing | the lines that tell [observers](crate::tensor::observe) of the pass |
 //! | `impl Drop for Node`, in `graph.rs` | the compiler's | dropping a long chain recursively would overflow the stack |
 //!
 //! `propagate` adds in place (`add_assign`) if nobody else holds the gradient. If it is shared, the

@@ -121,6 +121,8 @@ struct Scope {
     outer: Option<Arc<Scope>>,
     /// Whether it began where nothing is reported, so that only its own observer is told.
     is_isolated: bool,
+    /// Whether parallel regions are reported for its observer.
+    sees_regions: bool,
 }
 
 /// The scopes that have not ended.
@@ -156,7 +158,7 @@ pub fn observe_process(observer: Arc<dyn Observer>) {
     let sees_regions = observer.sees_regions();
     let mut process = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
     let outer = process.take();
-    *process = Some(Arc::new(Scope { observer, outer, is_isolated: false }));
+    *process = Some(Arc::new(Scope { observer, outer, is_isolated: false, sees_regions }));
     IS_PROCESS_OBSERVED.store(true, Relaxed);
     SEE_REGIONS.fetch_add(usize::from(sees_regions), Relaxed);
     OBSERVERS.fetch_add(1, Relaxed);
@@ -292,8 +294,9 @@ pub(crate) struct Open(ObserverId);
 impl Open {
     pub(crate) fn new(observer: Arc<dyn Observer>) -> Open {
         let is_isolated = CURRENT.get() == Some(ObserverId::NONE);
-        SEE_REGIONS.fetch_add(usize::from(observer.sees_regions()), Relaxed);
-        let scope = Scope { observer, outer: innermost(), is_isolated };
+        let sees_regions = observer.sees_regions();
+        SEE_REGIONS.fetch_add(usize::from(sees_regions), Relaxed);
+        let scope = Scope { observer, outer: innermost(), is_isolated, sees_regions };
         let mut scopes = SCOPES.write().unwrap_or_else(PoisonError::into_inner);
         let free = scopes.iter().position(Option::is_none);
         let place = free.unwrap_or_else(|| {
@@ -316,7 +319,7 @@ impl Drop for Open {
         let scope = scopes[self.0.0.get() - 1].take();
         drop(scopes);
         OBSERVERS.fetch_sub(1, Relaxed);
-        let sees_regions = scope.as_ref().is_some_and(|scope| scope.observer.sees_regions());
+        let sees_regions = scope.as_ref().is_some_and(|scope| scope.sees_regions);
         SEE_REGIONS.fetch_sub(usize::from(sees_regions), Relaxed);
         drop(scope);
     }

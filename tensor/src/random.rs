@@ -306,7 +306,7 @@ pub(crate) fn draws(key: Key) -> impl FnMut() -> u64 {
 
 /// The traits of the crate `rand` for a generator, by its constructor and its next 32 and 64 bits.
 macro_rules! rand_traits {
-    ($Rng:ident::$new:ident, |$rng:ident| $bits32:expr, $bits64:expr) => {
+    ($Rng:ident::$new:ident, u32 |$rng:ident| $bits32:expr, u64 |$rng64:ident| $bits64:expr) => {
         impl rand::TryRng for $Rng {
             type Error = std::convert::Infallible;
 
@@ -316,7 +316,7 @@ macro_rules! rand_traits {
             }
 
             fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
-                let $rng = self;
+                let $rng64 = self;
                 Ok($bits64)
             }
 
@@ -340,7 +340,7 @@ macro_rules! rand_traits {
 }
 pub(crate) use rand_traits;
 
-rand_traits!(Rng::new, |rng| (rng.key().bits(0) >> 32) as u32, rng.key().bits(0));
+rand_traits!(Rng::new, u32 | rng | (rng.key().bits(0) >> 32) as u32, u64 | rng | rng.key().bits(0));
 
 #[cfg(test)]
 mod tests {

@@ -278,7 +278,7 @@ impl fmt::Debug for TorchRng {
     }
 }
 
-rand_traits!(TorchRng::manual_seed, |rng| rng.draw(), rng.draw64());
+rand_traits!(TorchRng::manual_seed, u32 | rng | rng.draw(), u64 | rng | rng.draw64());
 
 #[cfg(test)]
 mod tests {

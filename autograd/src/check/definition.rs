@@ -30,7 +30,7 @@ use retrograd_tensor::settings::with_grad_enabled;
 #[track_caller]
 pub fn definition(y: &Var<f64>, tolerance: f64) -> Result<bool, CheckError> {
     let Edge::Node(node, output) = &y.edge else { return Ok(false) };
-    let rule = node.rule(true);
+    let rule = node.take_rule(true);
     assert!(rule.is_some(), "definition: the saved tensors were freed by a backward pass");
     let rule = rule.expect("just checked");
     let Some(definition) = rule.definition() else { return Ok(false) };

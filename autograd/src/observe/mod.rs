@@ -41,7 +41,7 @@ use std::sync::Arc;
 pub enum GraphEvent<T: Real> {
     /// An operation was computed.
     Computed(Computed<T>),
-    /// A backward pass begins.
+    /// A backward pass begins at a variable; it may begin at several.
     Seeded {
         /// The variable that it begins with.
         root: Var<T>,
@@ -56,9 +56,9 @@ pub enum GraphEvent<T: Real> {
         /// The gradients of its results that have arrived.
         gradients: Vec<Option<Var<T>>>,
     },
-    /// The rule has returned. It is dropped next, with the tensors that it owns.
+    /// The rule has returned. It is dropped next, with the tensors that it owns, unless the graph is retained.
     RuleReturned,
-    /// The rule was dropped.
+    /// The pass has released the rule. It was dropped, unless the graph is retained.
     RuleDropped(Arc<Node<T>>),
     /// A gradient that the rule returned was propagated to an input of the operation.
     Delivered {
@@ -68,12 +68,12 @@ pub enum GraphEvent<T: Real> {
         input: usize,
         /// The gradient.
         gradient: Var<T>,
-        /// The sum of what the variable that is the input has received so far.
+        /// The sum of the gradients that this input has received so far.
         sum: Var<T>,
-        /// Whether it was added to an earlier one. The first one is moved.
+        /// Whether there was an earlier gradient. The first one is moved, not added.
         is_added: bool,
     },
-    /// All gradients of the rule were propagated, or it panicked.
+    /// All gradients of the rule were propagated, or the pass failed.
     RuleEnded,
     /// A backward pass has ended.
     PassEnded,

@@ -1,7 +1,7 @@
 //! Activation functions; their formulas are in [`retrograd_tensor::ops::activation`].
 
 use crate::graph::Var;
-use crate::ops::pointwise::pointwise;
+use crate::ops::pointwise::pointwise_methods;
 use retrograd_tensor::Real;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;
@@ -9,7 +9,7 @@ use retrograd_tensor::ops::activation::*;
 
 /// # Activation functions
 impl<T: Real> Var<T> {
-    pointwise! {
+    pointwise_methods! {
         /// As [`Tensor::relu`]; the gradient is `g` where `x > 0`, else 0, also at 0.
         ///
         /// ```

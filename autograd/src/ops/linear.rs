@@ -5,7 +5,7 @@ use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
 use crate::op::{Fused, Slot, constant_result, is_recorded};
 use crate::operation::{Kind, Op, Product};
-use crate::ops::matmul::of_right_transposed;
+use crate::ops::matmul::gradient_of_transpose;
 use crate::ops::pointwise::PointwiseFn;
 use retrograd_tensor::{Real, Tensor};
 
@@ -66,7 +66,7 @@ impl<T: Real> Var<T> {
             let (bias, residual) = (bias.slot(), residual.slot());
             move |cx, g| {
                 InputGrads::of(&x, || g.matmul(&cx.input(&weight)))
-                    .and(&weight, || of_right_transposed(&cx.input(&x), g))
+                    .and(&weight, || gradient_of_transpose(&cx.input(&x), g))
                     .and(&bias, || g.clone())
                     .and(&residual, || g.clone())
             }
@@ -273,5 +273,5 @@ impl<T: Real> Fused<T> for FeedForward<T> {
 /// `gᵀ · x`: the gradient of the weight of a linear layer, where `g` is the gradient of the output.
 #[track_caller]
 fn weight_gradient<T: Real>(x: &Tensor<T>, g: &Tensor<T>) -> Var<T> {
-    of_right_transposed(&Var::constant(x.clone()), &Var::constant(g.clone()))
+    gradient_of_transpose(&Var::constant(x.clone()), &Var::constant(g.clone()))
 }

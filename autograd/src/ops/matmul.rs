@@ -12,14 +12,14 @@ static MATMUL: Op = Op::new("matmul", &["x", "z"])
     .kind(Kind::Product("…ik,…kj->…ij"))
     .formula("y = x z", "dx = g zᵀ\ndz = xᵀ g");
 
-/// The gradient of `Wᵀ` in `x · W`, given the gradient `g` of the product, for a matrix `W` whose
-/// transpose is contiguous.
+/// The gradient `gᵀ x` of `wᵀ` in `x w`, for a matrix `w` whose transpose is contiguous: with all leading
+/// axes as rows.
 #[track_caller]
-pub(super) fn of_right_transposed<T: Real>(x: &Var<T>, g: &Var<T>) -> Var<T> {
+pub(super) fn gradient_of_transpose<T: Real>(x: &Var<T>, g: &Var<T>) -> Var<T> {
     rows(g).t().matmul(&rows(x))
 }
 
-/// The leading axes as one.
+/// `x` as a matrix: all axes but the last become rows.
 #[track_caller]
 fn rows<T: Real>(x: &Var<T>) -> Var<T> {
     let [leading @ .., last] = &x.shape()[..] else { unreachable!("an axis at least") };
@@ -28,7 +28,7 @@ fn rows<T: Real>(x: &Var<T>) -> Var<T> {
 
 /// # Matrix multiplication
 impl<T: Real> Var<T> {
-    /// As [`Tensor::matmul`]; the gradients are `g · bᵀ` and `aᵀ · g`, summed over the axes that were
+    /// As [`Tensor::matmul`]; the gradients are `g bᵀ` and `aᵀ g`, summed over the axes that were
     /// broadcast.
     ///
     /// ```
@@ -61,7 +61,7 @@ impl<T: Real> Var<T> {
                     // of one product.
                     let a = cx.input(&a);
                     match cx.shape(&b).rank() {
-                        2 if b_is_transposed => of_right_transposed(&a, g).t(),
+                        2 if b_is_transposed => gradient_of_transpose(&a, g).t(),
                         2 => rows(&a).t().matmul(&rows(g)),
                         _ => a.t().matmul(g),
                     }

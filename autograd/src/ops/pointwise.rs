@@ -11,9 +11,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The [`Op`] of a pointwise function.
-struct Of<T, P>(PhantomData<(T, P)>);
+struct OpOf<T, P>(PhantomData<(T, P)>);
 
-impl<T: Real, P: Pointwise<T>> Of<T, P> {
+impl<T: Real, P: Pointwise<T>> OpOf<T, P> {
     const OP: &'static Op = &Op::new(P::NAME, &["x"]).kind(Kind::Pointwise).printed(Self::formula);
 
     fn formula() -> Formula {
@@ -59,7 +59,7 @@ impl<T: Real> Var<T> {
     pub fn map<P: Pointwise<T>>(&self, op: P) -> Var<T> {
         let value = self.value().map(op);
         let output = value.clone();
-        let mut call = Call::from(Of::<T, P>::OP);
+        let mut call = Call::from(OpOf::<T, P>::OP);
         op.constants(&mut |name, x| call.attributes.push((name, x.into())));
         Var::from_op(call, value, [self], |[x]| {
             let x = x.save_if(P::SAVES == Saves::Input);
@@ -68,6 +68,7 @@ impl<T: Real> Var<T> {
                 InputGrads::of(&x, || match P::SAVES {
                     Saves::Input => vjp(op, &cx.input(&x), g),
                     Saves::Output => vjp(op, &cx.output(y.as_ref().expect("saved")), g),
+                    // The formula does not read the saved value.
                     Saves::Nothing => vjp(op, g, g),
                 })
             }
@@ -82,7 +83,7 @@ impl<T: Real> Var<T> {
 }
 
 /// The methods of [`Var`] that apply pointwise operations, which have these numbers as fields.
-macro_rules! pointwise {
+macro_rules! pointwise_methods {
     ($($(#[$doc:meta])* pub fn $method:ident $(($($field:ident),+))? = $Op:ident;)+) => {$(
         $(#[$doc])*
         #[track_caller]
@@ -91,7 +92,7 @@ macro_rules! pointwise {
         }
     )+};
 }
-pub(super) use pointwise;
+pub(super) use pointwise_methods;
 
 /// `g · f'`: by the kernel if both are constants, else by the same formula on variables.
 fn vjp<T: Real, P: Pointwise<T>>(op: P, saved: &Var<T>, g: &Var<T>) -> Var<T> {

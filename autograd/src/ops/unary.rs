@@ -1,7 +1,7 @@
 //! Functions of one number; their formulas are in [`retrograd_tensor::ops::unary`].
 
 use crate::graph::Var;
-use crate::ops::pointwise::pointwise;
+use crate::ops::pointwise::pointwise_methods;
 use retrograd_tensor::Real;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;
@@ -10,7 +10,7 @@ use retrograd_tensor::ops::unary::*;
 
 /// # Unary functions
 impl<T: Real> Var<T> {
-    pointwise! {
+    pointwise_methods! {
         /// As [`Tensor::neg`]; the gradient is `-g`.
         pub fn neg = Neg;
 

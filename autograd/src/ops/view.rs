@@ -237,24 +237,26 @@ impl<T: Real> Var<T> {
     /// As [`Tensor::split`]; the gradient of each piece is added to its range.
     #[track_caller]
     pub fn split(&self, axis: isize, sizes: &[usize]) -> Vec<Var<T>> {
-        self.pieces(axis, &self.value().split(axis, sizes))
+        self.pieces(axis, self.value().split(axis, sizes))
     }
 
     /// As [`Tensor::chunk`]; the gradient of each piece is added to its range.
     #[track_caller]
     pub fn chunk(&self, axis: isize, n: usize) -> Vec<Var<T>> {
-        self.pieces(axis, &self.value().chunk(axis, n))
+        self.pieces(axis, self.value().chunk(axis, n))
     }
 
     /// The variables of consecutive pieces of the value along an axis.
     #[track_caller]
-    fn pieces(&self, axis: isize, values: &[Tensor<T>]) -> Vec<Var<T>> {
-        let mut start = 0;
-        let piece = |value: &Tensor<T>| {
-            start += value.size(axis);
-            self.narrow(axis, start - value.size(axis), value.size(axis))
+    fn pieces(&self, axis: isize, values: Vec<Tensor<T>>) -> Vec<Var<T>> {
+        let (all, mut start) = (Layout::contiguous(*self.shape()), 0);
+        let piece = |value: Tensor<T>| {
+            let stop = start + value.size(axis);
+            let layout = all.slice("narrow", axis, start, stop, 1).or_panic();
+            start = stop;
+            self.strided_as(&NARROW, value, layout)
         };
-        values.iter().map(piece).collect()
+        values.into_iter().map(piece).collect()
     }
 }
 

@@ -82,13 +82,13 @@ impl Extent {
 fn finite_range<T: Real>(values: &[T]) -> Option<Option<(f64, f64)>> {
     const N: usize = 16;
     let (mut low, mut high) = ([f64::INFINITY; N], [f64::NEG_INFINITY; N]);
-    let mut zeros = [0.0; N]; // NaN where a number is not finite: ∞ - ∞
+    let mut zeros = [0.0; N]; // NaN where a number is not finite
     for chunk in values.chunks(N) {
         for (i, x) in chunk.iter().enumerate() {
             let x = x.to_f64();
             low[i] = if x < low[i] { x } else { low[i] };
             high[i] = if x > high[i] { x } else { high[i] };
-            zeros[i] += x - x;
+            zeros[i] += x * 0.0;
         }
     }
     let low = low.into_iter().fold(f64::INFINITY, f64::min);

@@ -25,10 +25,10 @@ pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
     fn f<S: Lanes<T>>(self, x: [Expr<T, S>; K]) -> Expr<T, S>;
 }
 
-/// Elements of the buffers that operands with other strides than 1 are copied to. Large, since each
-/// block of work has an overhead ..
+/// Elements of the buffers that operands with other strides than 1 are copied to. They are large, since each
+/// block of work has an overhead.
 const BUFFER: usize = 1024;
-/// .. but small for small chunks, since buffers are initialised.
+/// The same for small chunks: buffers are initialised, so a large one would cost more than it saves.
 const SMALL_BUFFER: usize = 256;
 /// A buffer, aligned because loads that cross cache lines take twice as long.
 #[derive(Clone, Copy)]

@@ -133,7 +133,10 @@ pointwise! {
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
     Gelu, pub fn gelu, saves Input, costs COSTLY;
-    f(x) { x * x.normal().0 }
+    f(x) {
+        let (cdf, _) = x.normal();
+        x * cdf
+    }
     vjp(x, g) {
         let (cdf, density) = x.normal();
         g * x.mul_add(density, cdf)

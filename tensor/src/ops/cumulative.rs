@@ -12,6 +12,8 @@ use crate::tensor::Tensor;
 /// Running products if `PRODUCT`, else running sums.
 #[derive(Clone, Copy)]
 struct Cumulative<const PRODUCT: bool>;
+type RunningSum = Cumulative<false>;
+type RunningProduct = Cumulative<true>;
 
 impl<T: Real, const PRODUCT: bool> RowKernel<T, 1> for Cumulative<PRODUCT> {
     const COST: Cost = Cost::SCALAR;
@@ -75,7 +77,7 @@ struct CumsumCase<'a, T: Element>(&'a Tensor<T>, usize);
 
 case! {
     <T> CumsumCase<'_, T> => Tensor<T>, |this|
-    real apply_row_kernel_along("cumsum", Cumulative::<false>, [this.0], this.1),
+    real apply_row_kernel_along("cumsum", RunningSum {}, [this.0], this.1),
     integer {
         let CumsumCase(x, axis) = this;
         let mut out = x.view_moved_last(axis).contiguous();
@@ -126,7 +128,7 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn cumprod(&self, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("cumprod", axis).or_panic();
-        apply_row_kernel_along("cumprod", Cumulative::<true>, [self], axis)
+        apply_row_kernel_along("cumprod", RunningProduct {}, [self], axis)
     }
 
     /// VJP of [`Tensor::cumprod`] for the cotangent `g`, correct also where elements are 0:

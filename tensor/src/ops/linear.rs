@@ -211,12 +211,12 @@ impl<T: Real> Epilogue<T> for AddBiasAndResidual<'_, T> {
     ) {
         if let Some(bias) = self.bias {
             let (matrix, block) = (&bias[col..], block.whole());
-            T::dispatch(self.level, Combine::<_, false> { matrix, row_stride: 0, block });
+            T::dispatch(self.level, Added { matrix, row_stride: 0, block });
         }
         if let Some(residual) = self.residual {
             let matrix = &residual[row * self.cols + col..];
             let row_stride = self.cols;
-            T::dispatch(self.level, Combine::<_, false> { matrix, row_stride, block });
+            T::dispatch(self.level, Added { matrix, row_stride, block });
         }
     }
 
@@ -265,7 +265,7 @@ struct MultiplyBy<'a, T> {
 impl<T: Real> Epilogue<T> for MultiplyBy<'_, T> {
     fn apply(&self, origin: (usize, usize), block: MatMut<'_, T>, _: Option<MatMut<'_, T>>) {
         let (matrix, row_stride) = (&self.factor[origin.0 * self.cols + origin.1..], self.cols);
-        T::dispatch(self.level, Combine::<_, true> { matrix, row_stride, block });
+        T::dispatch(self.level, Multiplied { matrix, row_stride, block });
     }
 
     fn name(&self) -> &'static str {
@@ -276,6 +276,9 @@ impl<T: Real> Epilogue<T> for MultiplyBy<'_, T> {
         (self.factor.len(), 1)
     }
 }
+
+type Added<'a, T> = Combine<'a, T, false>;
+type Multiplied<'a, T> = Combine<'a, T, true>;
 
 /// Multiplies by a row-major matrix if `TIMES`, else adds it. Its rows are `row_stride` apart: with 0, one row
 /// is that of all.

@@ -74,7 +74,7 @@ pub trait Pointwise<T: Real>: Copy + Debug + Default + Send + Sync + 'static {
 /// Defines pointwise operations: for each a struct (with fields of type `T`, if there are parameters), its
 /// [`Pointwise`] formulas, `f` beside `vjp`, and the method of [`Tensor`] that applies it (or only a name);
 /// and the function `for_each`, which lists them. In formulas, a field is a [`Parameter`]. `= 0.01` after a
-/// field is its default.
+/// field is an example, which `Default` gives.
 ///
 /// ```text
 /// /// `x / (1 + |x|)`
