@@ -1,6 +1,7 @@
 """Draws docs/loss.svg and docs/attention.svg from a run of next_token, and docs/arena.svg from docs/ARENA.md.
 
-usage: pictures.py FOLDER, after cargo run --release --example next_token -- --quiet --out FOLDER
+usage: pictures.py FOLDER [TABLE], after cargo run --release --example next_token -- --quiet --out FOLDER
+TABLE is a file with another table of the arena.
 """
 
 import base64
@@ -76,7 +77,7 @@ def attention(run):
     looks = entries(run / "looks.jsonl")
     start = next(look["start"] for look in looks if "start" in look)
     heads = [look["look"] for look in looks if "look" in look][-1]["heads"][: start["layers"][0]]
-    labels = [token.translate({32: "␣", 10: "⏎", 9: "⇥"}) for token in start["sentence"]]
+    labels = [token.translate({32: "␣", 10: "⏎", 9: "⇥"})[:8] for token in start["sentence"]]
     cell, gap, left, top = 11, 30, 40, 136
     side = cell * len(labels)
     parts = [text(left, 36, "Attention weights of layer 1", 18)]
@@ -98,23 +99,26 @@ def attention(run):
     return svg(right + left, top + side + 40, parts)
 
 
-def arena():
-    """The table of the arena: the darker, the better."""
-    lines = [line for line in open(DOCS / "ARENA.md") if line.startswith("|")]
+def arena(table):
+    """The table of the arena: the darker, the better. The cell of a failed run is empty."""
+    lines = [line for line in open(table) if line.startswith("|")]
     header, _, *rows = [[cell.strip(" `\n") for cell in line.strip("|\n").split("|")][:6] for line in lines]
     left, top, width, height = 140, 96, 96, 18
     parts = [text(16, 28, "Attention variants by task", 18)]
     parts.append(text(16, 54, "Accuracy in percent; text: loss in nats per character. Darker is better.", 12, MUTED))
-    losses = [float(row[5]) for row in rows]
+    losses = [float(row[5]) for row in rows if not row[5].startswith("failed")]
     for t, title in enumerate(header[1:]):
         parts.append(text(left + (t + 0.5) * width, top - 8, title.split(",")[0].removesuffix(" %"), 11, INK, "middle"))
     for r, (name, *cells) in enumerate(rows):
         y = top + r * height
         parts.append(text(left - 8, y + 13, name, 11, INK, "end"))
         for t, cell in enumerate(cells):
-            worst, best = (max(losses), min(losses)) if t == 4 else (0, 100)
-            share = (float(cell) - worst) / (best - worst)
             x = left + t * width
+            if cell.startswith("failed"):
+                parts.append(text(x + width / 2, y + 13, "failed", 11, MUTED, "middle"))
+                continue
+            worst, best = (max(losses), min(losses)) if t == 4 else (0, 100)
+            share = (float(cell) - worst) / ((best - worst) or 1)
             parts.append(box(x, y, width - 2, height - 2, shade(0.75 * share)))
             ink = "#ffffff" if share > 0.7 else INK
             parts.append(text(x + width / 2, y + 13, cell, 11, ink, "middle"))
@@ -122,10 +126,10 @@ def arena():
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    run = pathlib.Path(sys.argv[1])
-    for name, picture in [("loss", loss(run)), ("attention", attention(run)), ("arena", arena())]:
+    run, table = pathlib.Path(sys.argv[1]), (sys.argv[2:] or [DOCS / "ARENA.md"])[0]
+    for name, picture in [("loss", loss(run)), ("attention", attention(run)), ("arena", arena(table))]:
         (DOCS / f"{name}.svg").write_text(picture, "utf-8")
 
 

@@ -73,17 +73,21 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(&args.out)
         .map_err(|e| format!("cannot make the folder {}: {e}", args.out.display()))?;
     let is_run = |task| args.only.is_none_or(|only| only == task);
-    let mut good = true;
+    let mut failed = Vec::new();
     if is_run(Task::Pronoun) {
         let page = args.out.join("pronoun.html");
-        good &= pronoun::run(args.seed, args.steps.unwrap_or(2500), &page)?;
+        if !pronoun::run(args.seed, args.steps.unwrap_or(2500), &page)? {
+            failed.push("pronoun");
+        }
     }
     if is_run(Task::Dates) {
         let page = args.out.join("dates.html");
-        good &= translation::run(args.seed, args.steps.unwrap_or(1500), &asked, &page)?;
+        if !translation::run(args.seed, args.steps.unwrap_or(1500), &asked, &page)? {
+            failed.push("dates");
+        }
     }
-    match args.check && !good {
-        true => Err("a model did not learn its task".into()),
+    match args.check && !failed.is_empty() {
+        true => Err(format!("not learned: {}", failed.join(", ")).into()),
         false => Ok(()),
     }
 }

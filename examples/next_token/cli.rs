@@ -230,7 +230,8 @@ pub struct Args {
     #[arg(help_heading = RUN)]
     pub checkpoint: Which,
 
-    /// Do not write the page of the run, run.html, nor looks.jsonl, which it is made from
+    /// Do not write the page of the run, run.html, nor looks.jsonl, which it is made from: there is then
+    /// no picture of the loss
     #[arg(long, help_heading = RUN)]
     #[arg(conflicts_with_all = ["sample", "evaluate", "scaling"])]
     pub no_page: bool,

@@ -4,9 +4,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders of attention modules, and the file of the projections, which every variant contains.
+/// Folders of attention modules, and the file of the projections, which every variant contains. The
+/// attention that they are alone has the rows and the lines of [`ALONE`].
 const FOLDERS: [&str; 2] = ["parts", "variants"];
 const COMMON: &str = "parts/projections.rs";
+/// Beginnings of the names of rows, and of lines in the docs.
+const ALONE: [(&str, &str); 3] = [
+    ("grouped query, ", "grouped-query and multi-query"),
+    ("RoPE, half", "rotary positions (RoPE)"),
+    ("QK RMS norm", "QK-norm"),
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -56,8 +63,8 @@ fn names(text: &str, name: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
 }
 
-#[test]
-fn every_variant_has_a_row() {
+/// The statements of the files with rows.
+fn rows() -> String {
     // An import or a comment is no row.
     let rows = files("tests/all/variants", "rows_").into_iter().map(|(_, text)| {
         let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -65,7 +72,12 @@ fn every_variant_has_a_row() {
         let statements = code.split_inclusive(';').filter(|s| !s.trim_start().starts_with("use "));
         statements.collect::<String>()
     });
-    let rows = rows.collect::<String>();
+    rows.collect()
+}
+
+#[test]
+fn every_variant_has_a_row() {
+    let rows = rows();
     let variants = variants();
     let all: Vec<&String> = variants.iter().flat_map(|(_, modules)| modules).collect();
     assert!(all.len() >= 40, "only {} modules found: is this test still right?", all.len());
@@ -91,4 +103,14 @@ fn every_variant_has_a_line_in_the_docs() {
         .filter(|file| !page.contains(&format!("](../nn/src/attention/{file})")))
         .collect();
     assert!(without.is_empty(), "no line in docs/ATTENTION.md for {without:?}");
+}
+
+#[test]
+fn the_projections_alone_have_rows_and_lines() {
+    let (rows, page) = (rows(), fs::read_to_string(root().join("../docs/ATTENTION.md")).unwrap());
+    for (row, line) in ALONE {
+        assert!(rows.contains(&format!("\"{row}")), "no row in nn/tests/all/variants for {row:?}");
+        let is_it = |found: &str| found.starts_with(&format!("| {line} |"));
+        assert!(page.lines().any(is_it), "no line in docs/ATTENTION.md for {line:?}");
+    }
 }

@@ -4,7 +4,7 @@ use retrograd_autograd::{Gradients, Var};
 use retrograd_study::{RecordedStep, XRay};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::cell::RefCell;
 
 fn data(step: &RecordedStep) -> Value {
@@ -76,6 +76,24 @@ fn gradients_on_the_page_are_those_of_the_step() {
         }
     }
     assert_eq!(list(&data["events"]).iter().filter(|e| e["what"] == "added").count(), 3);
+}
+
+/// An input that occurs twice gets two gradients, each with its own terms.
+#[test]
+fn both_gradients_of_a_product_with_itself_are_explained() {
+    let s = Var::leaf(Tensor::from([[1.0f64, 2.0], [3.0, 4.0]]));
+    let step = XRay::new("").leaf("s", &s).record(|| s.matmul(&s).sum(..).backward());
+    let page = data(&step);
+    let elements = list(&page["nodes"][0]["elements"]);
+    assert_eq!(elements.len(), 4);
+    // Σ_j s[k, j] for the left operand, Σ_i s[i, k] for the right one.
+    let left = [("1 · 1 + 1 · 2", 3.0), ("1 · 3 + 1 · 4", 7.0)];
+    let right = [("1 · 1 + 1 · 3", 4.0), ("1 · 2 + 1 · 4", 6.0)];
+    for (e, [i, j]) in elements.iter().zip([[0, 0], [1, 0], [0, 1], [1, 1]]) {
+        let ((a, x), (b, y)) = (left[i], right[j]);
+        assert_eq!(e["terms"], json!([[0, a], [1, b]]));
+        assert_eq!(e["parts"], json!([[1, x], [1, y]]));
+    }
 }
 
 #[test]

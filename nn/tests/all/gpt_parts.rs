@@ -35,9 +35,26 @@ fn logits(model: &Gpt<f64>, tokens: &Tensor<i64>) -> Tensor<f64> {
     model.forward(tokens, &mut Pass::eval()).into_value()
 }
 
+/// Kinds that compute the whole sequence again for each token.
+const NOT_CACHED: [AttentionKind; 11] = [
+    AttentionKind::MultiHead,
+    AttentionKind::SingleHead,
+    AttentionKind::Wrapper,
+    AttentionKind::Plain,
+    AttentionKind::Renormalized,
+    AttentionKind::Additive,
+    AttentionKind::Luong,
+    AttentionKind::Longformer,
+    AttentionKind::Shaw,
+    AttentionKind::TransformerXl,
+    AttentionKind::Linear,
+];
+
 /// All checks of one configuration.
 fn check(name: &str, config: GptConfig) {
     let model = model(config);
+    let is_cached = !NOT_CACHED.contains(&model.config().attention);
+    assert_eq!(model.is_cached(), is_cached, "{name}");
     let x = tokens(1, 2, CONTEXT);
     let whole = logits(&model, &x);
     assert_eq!(*whole.shape(), [2, CONTEXT, VOCAB], "{name}");

@@ -21,7 +21,7 @@ impl XRay {
     /// the page says so.
     ///
     /// Parameters of models can be changed by themselves. Leaves are changed where the closure is given them,
-    /// by [`XRay::record_at`].
+    /// by [`XRay::record_at`]; for others, see [`XRay::adjustable`].
     ///
     /// ```
     /// use retrograd_autograd::{InputGrads, Op, Var};
@@ -46,7 +46,27 @@ impl XRay {
 
     /// Tells how the value of a parameter is read, and replaced between two runs of the closure, for
     /// [`XRay::checked`].
-    pub(super) fn adjustable<T: Real>(
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_study::XRay;
+    /// use retrograd_tensor::Tensor;
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// let x = Var::leaf(Tensor::from([0.5f64]));
+    /// let id = x.id().unwrap();
+    /// let shared = Arc::new(Mutex::new(x));
+    /// let (read, written) = (shared.clone(), shared.clone());
+    /// let step = XRay::new("")
+    ///     .adjustable(id, move || read.lock().unwrap().value().clone(), move |value| {
+    ///         let mut x = written.lock().unwrap();
+    ///         *x = x.with_value(value);
+    ///     })
+    ///     .checked(1)
+    ///     .record(|| shared.lock().unwrap().clone().exp().sum(..).backward());
+    /// assert!(step.json().contains("\"difference\":1.64"));
+    /// ```
+    pub fn adjustable<T: Real>(
         mut self,
         parameter: Id,
         get: impl Fn() -> Tensor<T> + Send + Sync + 'static,

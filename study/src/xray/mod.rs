@@ -105,7 +105,23 @@ impl XRay {
 
     /// Names a parameter, which has no gradient if it is not trainable. Further names of the same
     /// parameter are those of other modules that use it.
-    fn parameter<T: Real>(mut self, name: &str, id: Id, leaf: &Var<T>, is_trainable: bool) -> XRay {
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_study::XRay;
+    /// # use retrograd_tensor::Tensor;
+    /// let a = Var::leaf(Tensor::scalar(3.0f32));
+    /// let xray = XRay::new("A step").parameter("scale", a.id().unwrap(), &a, true);
+    /// let step = xray.record(|| a.square().backward());
+    /// assert!(step.json().contains("scale"));
+    /// ```
+    pub fn parameter<T: Real>(
+        mut self,
+        name: &str,
+        id: Id,
+        leaf: &Var<T>,
+        is_trainable: bool,
+    ) -> XRay {
         let value = leaf.value();
         let new = || Leaf {
             names: Vec::new(),

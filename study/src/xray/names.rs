@@ -30,8 +30,10 @@ pub(super) struct Leaf {
 
 impl Names {
     pub(super) fn add_module(&mut self, path: &str, type_name: &str) {
-        // The first one is the model, which is around all others.
-        let parent = if self.modules.is_empty() { -1 } else { self.module_of(path) as isize };
+        // `module_of` answers with the first one if none is around the path.
+        let parent = self.module_of(path);
+        let is_around = self.modules.get(parent).is_some_and(|m| is_inside(path, &m.path));
+        let parent = if is_around { parent as isize } else { -1 };
         let (path, type_name) = (path.to_string(), type_name.to_string());
         self.modules.push(ModuleRow { path, type_name, parent });
     }
@@ -120,6 +122,13 @@ mod tests {
 
     fn module(path: &str) -> Option<ModulePath> {
         Some(ModulePath { path: path.into(), type_name: format!("T{path}") })
+    }
+
+    #[test]
+    fn a_module_outside_of_the_others_has_no_parent() {
+        let mut names = Names::default();
+        ["a", "b", "a.c"].into_iter().for_each(|path| names.add_module(path, "T"));
+        assert!(names.modules.iter().map(|m| m.parent).eq([-1, -1, 0]));
     }
 
     #[test]

@@ -25,7 +25,28 @@ pub trait Incremental<T: Real = f32>: Module<T> {
     where
         Self: Sized,
     {
-        Call::start(self).end(self.run(x, &spec.into(), &mut Past::none(), pass))
+        self.forward_dyn(x, &spec.into(), pass)
+    }
+
+    /// [`Incremental::forward`] of a variant that is chosen when the program runs.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Incremental, Projections, Spec};
+    /// # use retrograd_tensor::{Tensor, random::Rng};
+    /// # let mut rng = Rng::new(1);
+    /// let variant: Box<dyn Incremental> = Box::new(Projections::new(HeadSizes::new(8, 2), &mut rng));
+    /// let x = Var::constant(Tensor::randn([3, 8], &mut rng));
+    /// let y = variant.forward_dyn(&x, &Spec::new().causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [3, 8]);
+    /// ```
+    ///
+    /// # Panics
+    /// As `forward`.
+    #[track_caller]
+    fn forward_dyn(&self, x: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
+        Call::start(self).end(self.run(x, spec, &mut Past::none(), pass))
     }
 
     /// The output for the next tokens `x` of a sequence. The cache contains the keys and values of

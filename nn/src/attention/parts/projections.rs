@@ -3,10 +3,10 @@
 use super::heads::{check_heads_divide, join_heads, split_heads};
 use super::incremental::{Incremental, Past};
 use super::rope::{Pairing, Rope};
-use crate::attention::engine::{Spec, attend};
+use crate::attention::engine::{Spec, attend, attend_all};
 use crate::dropout::Dropout;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Visitor};
+use crate::module::{Call, Layer, Module, Visitor};
 use crate::norm::RmsNorm;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -324,6 +324,24 @@ impl<T: Real> Projections<T> {
     ) -> Var<T> {
         let [q, k, v] = self.qkv(x, past, pass);
         self.project_out(&attend(&q, &k, &v, &self.with_dropout(spec, pass)), pass)
+    }
+
+    /// As [`Incremental::forward`], with the weights `[.., H, L, L]` before dropout, by the composed
+    /// path.
+    ///
+    /// # Panics
+    /// As `forward`, or if the spec requests the tiled path.
+    #[track_caller]
+    pub fn forward_with_weights(
+        &self,
+        x: &Var<T>,
+        spec: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> (Var<T>, Var<T>) {
+        let call = Call::start(self);
+        let [q, k, v] = self.qkv(x, &mut Past::none(), pass);
+        let all = attend_all(&q, &k, &v, &self.with_dropout(spec, pass));
+        (call.end(self.project_out(&all.output, pass)), all.weights)
     }
 }
 

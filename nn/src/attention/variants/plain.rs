@@ -34,7 +34,8 @@ pub fn plain_self_attention<T: Real>(x: &Var<T>) -> Var<T> {
     attend(x, x, x, &Spec::new().scale(1.0))
 }
 
-/// [`plain_self_attention`] as a layer without parameters.
+/// [`plain_self_attention`] as a layer without parameters. For its weights, call
+/// [`attend_all(x, x, x, &Spec::new().scale(1.0))`](crate::attention::attend_all).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlainSelfAttention;
 

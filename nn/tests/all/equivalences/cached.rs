@@ -18,7 +18,7 @@ fn chunks(
     fresh: impl Fn() -> KvCache<f64>,
 ) {
     let x = constant(&[2, length, 8], 31);
-    let full = m.run(&x, spec, &mut Past::none(), &mut eval()).into_value();
+    let full = m.forward_dyn(&x, spec, &mut eval()).into_value();
     let mut rng = Rng::new(17);
     for round in 0..6 {
         let mut cache = fresh();

@@ -23,11 +23,7 @@ pub fn grouped(t: &mut Table) {
     t.same(
         "GQA(Hk = H) = MHA",
         &x,
-        |x| {
-            let [q, k, v] = g.qkv(&x[0], &mut Past::none(), &mut eval());
-            let all = attend_all(&q, &k, &v, &Mask::causal().into());
-            (g.project_out(&all.output, &mut eval()), all.weights)
-        },
+        |x| g.forward_with_weights(&x[0], Mask::causal(), &mut eval()),
         |x| m.forward_with_weights(&x[0], &x[0], &x[0], Mask::causal(), &mut eval()),
     );
 

@@ -104,7 +104,7 @@ fn empty_inputs_give_empty_outputs() {
     let normalized = normalized.iter().map(|m| ("normalized", m as &dyn Incremental<f64>));
     for (name, m) in incremental.into_iter().chain(normalized) {
         let spec = Spec::new().causal();
-        runs.push((name, Box::new(move |x| m.run(x, &spec, &mut Past::none(), &mut eval()))));
+        runs.push((name, Box::new(move |x| m.forward_dyn(x, &spec, &mut eval()))));
     }
     for shape in [[0usize, 3, 8], [2, 0, 8], [0, 0, 8]] {
         for (name, run) in &runs {
