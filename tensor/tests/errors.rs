@@ -15,9 +15,9 @@ thread_local! {
     static PLACE: RefCell<(String, u32)> = const { RefCell::new((String::new(), 0)) };
 }
 
-/// Checks the message of the panic of `f`, and that its location is in this file, below line `after`; returns
+/// Checks the message of the panic of `f`, the expression `name`, and that its location is in this file, below line `after`; returns
 /// the line.
-fn panics(f: impl FnOnce(), want: &str, after: u32) -> u32 {
+fn panics(f: impl FnOnce(), name: &str, want: &str, after: u32) -> u32 {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         set_hook(Box::new(|info| {
@@ -26,7 +26,7 @@ fn panics(f: impl FnOnce(), want: &str, after: u32) -> u32 {
         }));
     });
     let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else {
-        panic!("below line {after}: no panic, wanted {want:?}");
+        panic!("below line {after}: `{name}` does not panic, wanted {want:?}");
     };
     let (file, line) = PLACE.take();
     let text = panic.downcast_ref::<String>().cloned();
@@ -44,7 +44,7 @@ fn panics(f: impl FnOnce(), want: &str, after: u32) -> u32 {
 macro_rules! panics {
     ($($e:expr => $want:expr;)+) => {{
         let mut line = line!();
-        $(line = panics(|| _ = $e, $want.as_ref(), line);)+
+        $(line = panics(|| _ = $e, stringify!($e), $want.as_ref(), line);)+
         let _ = line;
     }};
 }

@@ -1,5 +1,5 @@
 //! Unary and binary functions: accuracy, special values, broadcasting, and independence of bits
-//! from length, position, threads and instruction set.
+//! from layout, length, position, threads and instruction set.
 
 #![allow(clippy::type_complexity)] // tables of functions
 
@@ -402,11 +402,41 @@ proptest! {
 }
 
 #[test]
-fn sums_in_place_have_equal_bits_on_all_threads_and_levels() {
+fn every_layout_has_the_bits_of_the_contiguous_one() {
+    let mut rng = Rng(5);
+    for dims in [&[300][..], &[9, 65], &[3, 1, 4, 17]] {
+        let x: Tensor<f32> = rng.adversarial_values(dims);
+        let g: Tensor<f32> = rng.adversarial_values(dims);
+        for ((p, a), (q, b)) in layouts(&x).iter().zip(layouts(&g).iter().rev()) {
+            for f in unaries() {
+                same(&format!("{} of {p}", f.name()), &f.apply(a), &f.apply(&x));
+                let what = format!("derivative of {} of {p} and {q}", f.name());
+                same(&what, &f.apply_vjp(a, b), &f.apply_vjp(&x, &g));
+            }
+            for op in BINARY {
+                let what = format!("{} of {p} and {q}", op.name);
+                same(&what, &(op.f32)(a, b), &(op.f32)(&x, &g));
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_and_levels_have_equal_bits() {
     let mut rng = Rng(4);
-    // A size without small factors, above the parallel threshold.
+    // A size without small factors, above the parallel threshold of the cheapest operations.
     let x: Tensor<f32> = rng.adversarial_values(&[293, 509]);
-    let row: Tensor<f32> = rng.normals(&[509]);
+    let (row, column): (Tensor<f32>, Tensor<f32>) = (rng.normals(&[509]), rng.normals(&[293, 1]));
+    let (g, turned) = (rng.normals::<f32>(&[293, 509]), x.t().contiguous().t());
+    for f in unaries() {
+        everywhere(f.name(), || f.apply(&turned));
+        everywhere(f.name(), || f.apply_vjp(&x, &g));
+    }
+    for b in BINARY {
+        everywhere(b.name, || (b.f32)(&x, &g));
+        everywhere(b.name, || (b.f32)(&turned, &row));
+        everywhere(b.name, || (b.f32)(&column, &row));
+    }
     let (sum, _) = everywhere("add_assign", || {
         let mut y = x.clone();
         y.add_assign(&row);

@@ -165,6 +165,17 @@ proptest! {
     }
 }
 
+#[test]
+fn nan_and_infinity_propagate() {
+    let a = Tensor::from([[f32::NAN, 0.0], [1.0, 0.0]]);
+    let b = Tensor::from([[1.0, 2.0], [f32::INFINITY, 1.0]]);
+    for c in [a.matmul(&b), a.cast::<f64>().matmul(&b.cast()).cast()] {
+        assert!(c.at(&[0, 0]).is_nan() && c.at(&[0, 1]).is_nan(), "{c:?}");
+        // 0 · inf is NaN too: zeros are not skipped.
+        assert!(c.at(&[1, 0]).is_nan() && c.at(&[1, 1]) == 2.0, "{c:?}");
+    }
+}
+
 /// The result of empty sums is 0, for any previous contents of the memory.
 #[test]
 fn recycled_memory_is_never_read() {

@@ -16,8 +16,8 @@ fn softmax(x: &[f64]) -> Vec<f64> {
     e.iter().map(|e| e / sum).collect()
 }
 
-fn mean(x: impl Iterator<Item = f64>, n: usize) -> f64 {
-    x.sum::<f64>() / n as f64
+fn mean(x: &[f64]) -> f64 {
+    x.iter().sum::<f64>() / x.len() as f64
 }
 
 /// The rows of a matrix, as f64.
@@ -110,32 +110,53 @@ fn softmax_is_invariant_to_shifts() {
     }
 }
 
-/// Deviations of a millionth of the mean are accurate, forward and backward.
+/// Norms of deviations of a millionth of the mean, and of normal numbers, forward and backward.
 #[test]
-fn norms_of_large_numbers_are_accurate() {
-    for n in [2usize, 16, 65, 384, 768, 1000] {
-        let x =
-            Tensor::<f32>::from_fn([2, n], |i| if i[1] % 2 == 0 { 1e6 + 1.0 } else { 1e6 - 1.0 });
-        let rows = rows(&x);
-        on_levels(|| {
-            let y = x.layer_norm(None, None, 1e-5);
-            let g = Tensor::from_fn([2, n], |i| (i[1] as f32 * 0.7).sin());
-            let (dx, ..) = x.layer_norm_vjps(None, 1e-5, &g);
-            for (at, r) in rows.iter().enumerate() {
-                let m = mean(r.iter().copied(), n);
-                let v = mean(r.iter().map(|x| (x - m).powi(2)), n);
-                let s = 1.0 / (v + 1e-5).sqrt();
-                let hat: Vec<f64> = r.iter().map(|x| (x - m) * s).collect();
-                let gs: Vec<f64> = (0..n).map(|i| f64::from((i as f32 * 0.7).sin())).collect();
-                let mh = mean(gs.iter().copied(), n);
-                let mx = mean(gs.iter().zip(&hat).map(|(g, h)| g * h), n);
-                for i in 0..n {
-                    let got = f64::from(y.at(&[at, i]));
-                    assert!((got - hat[i]).abs() <= 1e-4, "n = {n}: {got}, not {}", hat[i]);
-                    let want = s * (gs[i] - mh - hat[i] * mx);
-                    let got = f64::from(dx.at(&[at, i]));
-                    assert!((got - want).abs() <= 1e-4, "slope, n = {n}: {got}, not {want}");
+fn norms_are_accurate_at_every_width() {
+    const EPS: f64 = 1e-5;
+    let numbers = |x: &Tensor<f32>| x.cast::<f64>().to_vec();
+    for n in [2usize, 16, 64, 65, 100, 384, 768, 769, 1000] {
+        let large = Tensor::from_fn([2, n], |i| if i[1] % 2 == 0 { 1e6 + 1.0 } else { 1e6 - 1.0 });
+        let wave = |shift: f32| Tensor::from_fn([n], |i| (i[0] as f32 * 0.7 + shift).sin());
+        let (one, zero) = (Tensor::ones([n]), Tensor::zeros([n]));
+        let g = wave(0.0);
+        let check = |x: &Tensor<f32>, tolerance: f64, weight: Option<&Tensor<f32>>| {
+            let bias = weight.map(|_| wave(2.0));
+            let (w, b) = (numbers(weight.unwrap_or(&one)), bias.as_ref().unwrap_or(&zero));
+            let cotangent = g.broadcast_to([2, n]);
+            let layer = x.layer_norm(weight, bias.as_ref(), EPS);
+            let layer_dx = x.layer_norm_vjps(weight, EPS, &cotangent).0;
+            let (rms, rms_dx) =
+                (x.rms_norm(weight, EPS), x.rms_norm_vjps(weight, EPS, &cotangent).0);
+            // An RMS norm is a layer norm without means and bias.
+            for (name, y, dx, tolerance, mean_of, b) in [
+                ("layer_norm", layer, layer_dx, tolerance, mean as fn(&[f64]) -> f64, b),
+                ("rms_norm", rms, rms_dx, 1e-5, |_| 0.0, &zero),
+            ] {
+                let (b, y, dx) = (numbers(b), rows(&y), rows(&dx));
+                for (at, r) in rows(x).iter().enumerate() {
+                    let m = mean_of(r);
+                    let v = mean(&r.iter().map(|x| (x - m).powi(2)).collect::<Vec<_>>());
+                    let s = 1.0 / (v + EPS).sqrt();
+                    let hat: Vec<f64> = r.iter().map(|x| (x - m) * s).collect();
+                    let h: Vec<f64> = numbers(&g).iter().zip(&w).map(|(g, w)| g * w).collect();
+                    let mh = mean_of(&h);
+                    let mx = mean(&h.iter().zip(&hat).map(|(h, x)| h * x).collect::<Vec<_>>());
+                    for i in 0..n {
+                        let (got, want) = (y[at][i], hat[i] * w[i] + b[i]);
+                        let near = (got - want).abs() <= tolerance;
+                        assert!(near, "{name}, n = {n}: {got}, not {want}");
+                        let (got, want) = (dx[at][i], s * (h[i] - mh - hat[i] * mx));
+                        let near = (got - want).abs() <= tolerance * s.min(1.0);
+                        assert!(near, "slope of {name}, n = {n}: {got}, not {want}");
+                    }
                 }
+            }
+        };
+        on_levels(|| {
+            for weight in [None, Some(&wave(1.0))] {
+                check(&large, 1e-4, weight);
+                check(&Rng(n as u64).normals(&[2, n]), 1e-5, weight);
             }
         });
     }

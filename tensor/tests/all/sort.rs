@@ -1,7 +1,7 @@
 //! Sorting along an axis: stable, with NaN above every number.
 
-use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Tensor, with_threads};
 
 const NAN: f32 = f32::NAN;
 
@@ -51,7 +51,10 @@ fn sorting_along_every_axis_equals_a_stable_sort() {
 }
 
 #[test]
-fn empty_axes_are_sorted() {
+fn sorting_does_not_depend_on_threads_and_accepts_empty_axes() {
+    let x = Tensor::<f32>::randn([300, 200], &mut Rng::new(6));
+    let run = |n| with_threads(n, || (x.sort(0, true), x.topk(1, 7, true)));
+    assert_eq!(run(1), run(3));
     for shape in [[0, 3], [3, 0]] {
         for axis in [0, 1] {
             let empty = Tensor::<f32>::zeros(shape);
