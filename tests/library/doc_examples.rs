@@ -41,8 +41,8 @@ fn rust_files(dir: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The groups of public functions that have no example: each `impl` block with a heading, and
-/// the rest of the file under the name "".
+/// The groups of public functions that have no example: each `impl` block with a heading, each
+/// table of functions with a title, and the rest of the file under the name "".
 fn without_example(source: &str) -> Vec<&str> {
     // The heading, and whether there is a public function and an example.
     let mut groups = vec![("", false, false)];
@@ -57,13 +57,15 @@ fn without_example(source: &str) -> Vec<&str> {
             hidden |= code.contains("doc(hidden)");
             continue;
         }
-        if let Some(heading) = heading.filter(|_| line.starts_with("impl")) {
+        let title = code.strip_prefix("\"# ").and_then(|title| title.strip_suffix('"'));
+        if let Some(heading) = heading.filter(|_| line.starts_with("impl")).or(title) {
             group = groups.len();
             groups.push((heading, false, false));
         } else if line == "}" {
             group = 0;
         }
-        let function = code.starts_with("pub fn ") || code.starts_with("pub const fn ");
+        let starts = ["pub fn ", "pub const fn "].iter().any(|start| code.starts_with(start));
+        let function = starts || code.contains(", pub fn ");
         groups[group].1 |= function && !hidden && !code.contains('$');
         groups[group].2 |= example;
         (heading, example, hidden) = (None, false, false);
@@ -112,6 +114,21 @@ impl X {
     #[doc(hidden)]
     pub fn b() {}
 }
-pub fn one() -> i32 {}";
-    assert_eq!(without_example(source), ["", "Letters"]);
+pub fn one() -> i32 {}
+pointwise! {
+    \"# Table\"
+    Neg, pub fn neg, saves Nothing;
+}
+pointwise! {
+    \"# Table with an example\"
+    /// assert_eq!(X::abs(), 2);
+    Abs { p = 1 }, pub fn abs, saves Nothing;
+}
+/// # Table of methods
+impl X {
+    pointwise! {
+        pub fn neg = Neg;
+    }
+}";
+    assert_eq!(without_example(source), ["", "Letters", "Table", "Table of methods"]);
 }
