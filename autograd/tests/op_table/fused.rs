@@ -121,10 +121,10 @@ fn cross_entropy_agrees_with_its_definition() {
         let targets = Tensor::from_vec(targets.to_vec(), rows);
         for label_smoothing in [0.0, 0.1, 1.0] {
             let options = CrossEntropy { label_smoothing, ..CrossEntropy::default() };
-            for ignore_index in [Some(-100), Some(0)] {
+            for ignore_index in [None, Some(-100), Some(0)] {
                 let options = CrossEntropy { ignore_index, ..options };
                 let valid = targets.masked_fill(&targets.eq(-100), 0);
-                let targets = if ignore_index == Some(0) { &valid } else { &targets };
+                let targets = if ignore_index == Some(-100) { &targets } else { &valid };
                 let loss = |x: &[Var<f64>]| x[0].cross_entropy(targets, options);
                 assert_agrees_with_definition("cross_entropy", loss, &[random(shape, 5)]);
             }
