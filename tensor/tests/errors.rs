@@ -26,12 +26,13 @@ fn panics(f: impl FnOnce(), name: &str, want: &str, after: u32) -> u32 {
         }));
     });
     let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else {
-        panic!("below line {after}: `{name}` does not panic, wanted {want:?}");
+        // The default hook is replaced, so messages are printed here.
+        eprintln!("below line {after}: `{name}` does not panic, wanted {want:?}");
+        panic!("no panic");
     };
     let (file, line) = PLACE.take();
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or(panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap();
-    // The default hook is replaced, so the message is printed here.
     let is_here = file.ends_with("errors.rs") && line > after;
     if text != want || !is_here {
         eprintln!("below line {after}: the message is\n  {text}\nnot\n  {want}\nat {file}:{line}");
