@@ -261,6 +261,7 @@ impl<T: Real> Debug for Input<T> {
 
 /// Drops inputs that only this node owns in a loop: nested drops of a long chain would overflow the
 /// stack.
+/// If two threads drop the last references to a node at once, the later one begins a loop of its own.
 impl<T: Real> Drop for Node<T> {
     fn drop(&mut self) {
         if self.inputs.iter().all(|input| input.node().is_none()) {
