@@ -26,13 +26,13 @@ pub fn temporary_path(path: &Path, before: &str, after: &str) -> PathBuf {
 /// replace; or if the operating system reports an error.
 ///
 /// ```
-/// use retrograd_nn::replacing::{create_like, temporary_path};
-/// # let path = std::env::temp_dir().join(format!("retrograd_replacing_{}", std::process::id()));
+/// use retrograd::nn::replacing::{create_like, temporary_path};
+/// let path = std::env::temp_dir().join(format!("retrograd_replacing_{}", std::process::id()));
 /// let temporary = temporary_path(&path, ".", ".tmp");
 /// std::io::Write::write_all(&mut create_like(&temporary, &path)?, b"complete")?;
 /// std::fs::rename(&temporary, &path)?;
-/// # std::fs::remove_file(&path)?;
-/// # Ok::<(), std::io::Error>(())
+/// std::fs::remove_file(&path)?;
+/// Ok::<(), std::io::Error>(())
 /// ```
 pub fn create_like(temporary: &Path, path: &Path) -> io::Result<File> {
     match fs::symlink_metadata(path) {

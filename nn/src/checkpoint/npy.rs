@@ -41,15 +41,15 @@ const LONGEST_HEADER: usize = 1 << 16;
 /// or if there is no memory.
 ///
 /// ```
-/// use retrograd_nn::npy;
-/// use retrograd_tensor::Tensor;
+/// use retrograd::nn::npy;
+/// use retrograd::prelude::*;
 ///
-/// # let path = std::env::temp_dir().join(format!("doc-{}.npy", std::process::id()));
+/// let path = std::env::temp_dir().join(format!("doc-{}.npy", std::process::id()));
 /// let x = Tensor::from([[1.5f32, 2.0], [3.0, 4.0]]);
 /// npy::save(&path, &x).unwrap(); // in Python, numpy.load(path) reads it
 /// let back: Tensor<f64> = npy::load(&path).unwrap().to_float().unwrap();
 /// assert_eq!(back.to_vec(), [1.5, 2.0, 3.0, 4.0]);
-/// # std::fs::remove_file(&path).unwrap();
+/// std::fs::remove_file(&path).unwrap();
 /// ```
 pub fn load(path: &Path) -> Result<AnyTensor, CheckpointError> {
     let (file, length) = open_file(path).map_err(|e| CheckpointError::Io(path.into(), e))?;

@@ -32,10 +32,10 @@ const LARGEST_RATIO: u64 = 1100;
 /// `.npy` file contains no array, as for [`npy::load`](super::npy::load).
 ///
 /// ```
-/// use retrograd_nn::{npz, checkpoint::Checkpoint};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::nn::npz;
+/// use retrograd::prelude::*;
 ///
-/// # let path = std::env::temp_dir().join(format!("doc-{}.npz", std::process::id()));
+/// let path = std::env::temp_dir().join(format!("doc-{}.npz", std::process::id()));
 /// let mut file = Checkpoint::new();
 /// file.tensors.insert("x".into(), Tensor::from([1.0f32, 2.0]).into());
 /// file.tensors.insert("labels".into(), Tensor::from([0i64, 1]).into());
@@ -44,7 +44,7 @@ const LARGEST_RATIO: u64 = 1100;
 /// let file = npz::load(&path).unwrap();
 /// assert_eq!(file.tensors["x"].to_float::<f32>().unwrap().to_vec(), [1.0, 2.0]);
 /// assert_eq!(file.tensors["labels"].to_i64().unwrap().to_vec(), [0, 1]);
-/// # std::fs::remove_file(&path).unwrap();
+/// std::fs::remove_file(&path).unwrap();
 /// ```
 pub fn load(path: &Path) -> Result<Checkpoint, CheckpointError> {
     let failed = |e: ZipError| match e {

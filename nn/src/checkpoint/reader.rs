@@ -152,7 +152,7 @@ impl Reader {
 /// If it is one of them, is larger, or cannot be read.
 ///
 /// ```
-/// let error = retrograd_nn::checkpoint::read("/dev/zero".as_ref(), 100).unwrap_err();
+/// let error = retrograd::nn::checkpoint::read("/dev/zero".as_ref(), 100).unwrap_err();
 /// assert_eq!(error.to_string(), "it is not a regular file");
 /// ```
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {

@@ -18,14 +18,14 @@ pub struct Document {
 /// The texts of a corpus, in a fixed order.
 ///
 /// ```
-/// use retrograd_nn::text::Documents;
-/// # let folder = std::env::temp_dir().join(format!("doc-documents-{}", std::process::id()));
-/// # std::fs::create_dir_all(&folder).unwrap();
+/// use retrograd::prelude::*;
+/// let folder = std::env::temp_dir().join(format!("doc-documents-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder).unwrap();
 /// std::fs::write(folder.join("b.txt"), "second").unwrap();
 /// std::fs::write(folder.join("a.txt"), "first").unwrap();
 /// let documents = Documents::read(&folder).unwrap();
 /// assert_eq!(documents.texts().collect::<Vec<_>>(), ["first", "second"]);
-/// # std::fs::remove_dir_all(&folder).unwrap();
+/// std::fs::remove_dir_all(&folder).unwrap();
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Documents {
@@ -53,12 +53,12 @@ impl Documents {
     /// device; if the file, or every file of the folder, is empty; or if the folder has no file.
     ///
     /// ```
-    /// # use retrograd_nn::text::Documents;
-    /// # let path = std::env::temp_dir().join(format!("doc-latin1-{}.txt", std::process::id()));
+    /// use retrograd::prelude::*;
+    /// let path = std::env::temp_dir().join(format!("doc-latin1-{}.txt", std::process::id()));
     /// std::fs::write(&path, b"caf\xe9").unwrap(); // Latin-1
     /// let error = Documents::read(&path).unwrap_err().to_string();
     /// assert!(error.ends_with(".txt: not UTF-8: byte 3 (0xe9) begins no character"));
-    /// # std::fs::remove_file(&path).unwrap();
+    /// std::fs::remove_file(&path).unwrap();
     /// ```
     pub fn read(path: &Path) -> Result<Documents, TextError> {
         let failed = |e| TextError::Read(path.into(), e);
@@ -93,7 +93,7 @@ impl Documents {
     /// The documents between the occurrences of a separator, without it; empty ones are left out.
     ///
     /// ```
-    /// # use retrograd_nn::text::Documents;
+    /// use retrograd::prelude::*;
     /// let tales = Documents::of("one\n\n\ntwo\n\n\nthree").split("\n\n\n");
     /// assert_eq!(tales.texts().collect::<Vec<_>>(), ["one", "two", "three"]);
     /// ```
@@ -133,7 +133,7 @@ impl Documents {
     /// If the fraction is not in `[0, 1]`.
     ///
     /// ```
-    /// # use retrograd_nn::text::Documents;
+    /// use retrograd::prelude::*;
     /// let (train, held_out) = Documents::of("0123456789").hold_out(0.2);
     /// assert_eq!(train.texts().collect::<String>(), "01234567");
     /// assert_eq!(held_out.texts().collect::<String>(), "89");
