@@ -5,8 +5,8 @@ use retrograd::nn::StateDict;
 use retrograd::nn::attention::{Bias, Mask, MultiHeadAttention, MultiHeadConfig, Spec, attend};
 use retrograd::nn::checkpoint::{AnyTensor, Checkpoint};
 use retrograd::prelude::*;
+use retrograd_support::fixture;
 use std::collections::BTreeSet;
-use std::path::Path;
 
 const BOUND: f64 = 1e-10;
 
@@ -18,8 +18,7 @@ struct Fixture {
 
 impl Fixture {
     fn load() -> Fixture {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let file = Checkpoint::load(&root.join("tests/fixtures/attention.safetensors")).unwrap();
+        let file = Checkpoint::load(&fixture("attention.safetensors")).unwrap();
         Fixture { file, used: BTreeSet::new(), worst: 0.0 }
     }
 

@@ -14,8 +14,8 @@ struct Fixture {
 }
 
 fn read() -> Fixture {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/losses.safetensors");
-    let bytes = std::fs::read(path).expect("the fixture");
+    let bytes =
+        std::fs::read(retrograd_support::fixture("losses.safetensors")).expect("the fixture");
     let (_, header) = SafeTensors::read_metadata(&bytes).expect("a header");
     let meta = header.metadata().as_ref().expect("metadata");
     let params = serde_json::from_str(&meta["params"]).expect("params are JSON");

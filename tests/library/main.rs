@@ -15,4 +15,3 @@ mod pytorch_ops;
 mod torch_rng;
 mod training_parity;
 mod transformer_parity;
-mod tutorials;

@@ -29,8 +29,8 @@ fn nanogpt_file(weights: &StateDict<f64>, layers: usize, context: usize, to: &Pa
 
 #[test]
 fn state_dicts_of_nanogpt_can_be_loaded() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let fixture = Checkpoint::load(&fixtures.join("gpt_training.safetensors")).unwrap();
+    let fixture =
+        Checkpoint::load(&retrograd_support::fixture("gpt_training.safetensors")).unwrap();
     let weights: StateDict<f64> = fixture.get("weights").unwrap();
     let config: String = fixture.read_note("config").unwrap();
     let config: serde_json::Value = serde_json::from_str(&config).unwrap();

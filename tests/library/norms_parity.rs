@@ -3,7 +3,6 @@
 
 use retrograd::nn::checkpoint::{AnyTensor, Checkpoint};
 use retrograd::prelude::*;
-use std::path::Path;
 
 fn real(file: &Checkpoint, name: &str) -> Tensor<f64> {
     match file.tensors.get(name) {
@@ -14,8 +13,7 @@ fn real(file: &Checkpoint, name: &str) -> Tensor<f64> {
 
 #[test]
 fn norms_over_several_axes() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let file = Checkpoint::load(&root.join("tests/fixtures/norms.safetensors")).unwrap();
+    let file = Checkpoint::load(&retrograd_support::fixture("norms.safetensors")).unwrap();
     let inputs = ["x", "weight", "bias"].map(|name| Var::leaf(real(&file, name)));
     let [x, weight, bias] = &inputs;
     let shape = [3, 4];

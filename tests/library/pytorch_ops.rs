@@ -1,9 +1,9 @@
 //! Every operation recorded in `fixtures/ops.safetensors` and `fixtures/more_ops.safetensors`, forward and
 //! backward, against what PyTorch computed in float64.
 
-use retrograd_autograd::Var;
-use retrograd_tensor::ops::loss::CrossEntropy;
-use retrograd_tensor::{Real, Tensor};
+use retrograd::autograd::Var;
+use retrograd::tensor::ops::loss::CrossEntropy;
+use retrograd::tensor::{Real, Tensor};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -16,8 +16,7 @@ struct Fixture {
 }
 
 fn read(file: &str) -> Fixture {
-    let path = format!("{}/tests/fixtures/{file}", env!("CARGO_MANIFEST_DIR"));
-    let bytes = std::fs::read(path).expect("the fixture");
+    let bytes = std::fs::read(retrograd_support::fixture(file)).expect("the fixture");
     let (_, header) = SafeTensors::read_metadata(&bytes).expect("a header");
     let meta = header.metadata().as_ref().expect("metadata");
     let params = serde_json::from_str(&meta["params"]).expect("params are JSON");

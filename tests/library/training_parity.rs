@@ -6,8 +6,8 @@ use retrograd::prelude::*;
 use retrograd::tensor::Real;
 use retrograd::tensor::settings::with_level;
 use retrograd::tensor::simd::Level;
+use retrograd_support::fixture;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// The recorded run of PyTorch; tests/fixtures/README.md lists the tensors.
 struct Fixture {
@@ -17,8 +17,7 @@ struct Fixture {
 
 impl Fixture {
     fn load(name: &str) -> Fixture {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-        let file = Checkpoint::load(&folder.join(name)).unwrap();
+        let file = Checkpoint::load(&fixture(name)).unwrap();
         let config: String = file.read_note("config").unwrap();
         Fixture { config: serde_json::from_str(&config).unwrap(), file }
     }

@@ -7,13 +7,11 @@ use retrograd::nn::{
     StateDict, TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerConfig,
 };
 use retrograd::prelude::*;
-use std::path::Path;
 
 const BOUND: f64 = 1e-11;
 
 fn fixture() -> Checkpoint {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    Checkpoint::load(&root.join("tests/fixtures/transformer.safetensors")).unwrap()
+    Checkpoint::load(&retrograd_support::fixture("transformer.safetensors")).unwrap()
 }
 
 fn real(file: &Checkpoint, name: &str) -> Tensor<f64> {

@@ -1,18 +1,15 @@
 //! A training step that is divided among ranks.
 
-use super::agreed::Agreed;
-use super::communicator::Collectives;
-use super::exchange::{Buffers, Exchange, Reporter, is_large};
-use super::idle::Idle;
-use super::plan::{GradientSum, Owned, Plan, Timing};
-use super::tree::shards_of;
-use crate::config_error::ConfigError;
-use crate::module::Module;
-use crate::optim::Optimizer;
-use crate::param::Param;
-use crate::state::StateDict;
+use crate::agreed::Agreed;
+use crate::communicator::Collectives;
+use crate::exchange::{Buffers, Exchange, Reporter, is_large};
+use crate::idle::Idle;
+use crate::plan::{GradientSum, Owned, Plan, Timing};
+use crate::tree::shards_of;
 use retrograd_autograd::observe::shards_ended;
 use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights, sharded};
+use retrograd_nn::optim::Optimizer;
+use retrograd_nn::{ConfigError, Module, Param, StateDict};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::kernels::gemm::arithmetic;
 use retrograd_tensor::observe::shard;
@@ -34,11 +31,8 @@ use std::{fmt, thread};
 /// ranks and threads.
 ///
 /// ```
-/// use retrograd_nn::distributed::{DataParallel, Local};
-/// use retrograd_nn::optim::{Sgd, SgdConfig};
-/// use retrograd_nn::{Layer, Linear, Pass};
-/// use retrograd_autograd::Var;
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::distributed::{DataParallel, Local};
+/// use retrograd::prelude::*;
 /// use std::{sync::Arc, thread};
 ///
 /// /// A step on four shards of a sample each; the new weight.
@@ -99,12 +93,11 @@ impl<T: Real> DataParallel<T> {
     /// Sets how gradients are added.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::distributed::{DataParallel, Local, GradientSum};
-    /// # use retrograd_tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// use retrograd::distributed::{DataParallel, GradientSum, Local};
+    /// use retrograd::prelude::*;
+    /// use std::sync::Arc;
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
     /// let parallel = DataParallel::new(&model, Arc::new(rank));
     /// let parallel = parallel.with_reduction(GradientSum::AllReduce);
     /// ```
@@ -116,12 +109,11 @@ impl<T: Real> DataParallel<T> {
     /// The parameters of this rank. There may be none.
     ///
     /// ```
-    /// # use retrograd_nn::{Linear, Module};
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// use retrograd::distributed::{DataParallel, Local};
+    /// use retrograd::prelude::*;
+    /// use std::sync::Arc;
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
     /// let parallel = DataParallel::new(&model, Arc::new(rank));
     /// let names: Vec<String> = parallel.owned().named_parameters().into_iter().map(|p| p.0).collect();
     /// assert_eq!(names, ["weight", "bias"]); // all, because there is one rank
@@ -135,7 +127,7 @@ impl<T: Real> DataParallel<T> {
     /// optimiser only counts steps.
     ///
     /// All ranks call `step`. If a gradient is missing or not finite on one of them, none takes the step: its
-    /// owner returns the error, the others [`StepError::OtherRank`](crate::optim::StepError::OtherRank). An
+    /// owner returns the error, the others [`StepError::OtherRank`](retrograd_nn::optim::StepError::OtherRank). An
     /// optimiser that `make` made without `DataParallel`, or that has no
     /// [`check`](Optimizer::check), fails on the owner alone; that rank must then end (see
     /// [`Communicator`](super::Communicator)).
@@ -251,12 +243,11 @@ impl<T: Real> DataParallel<T> {
     /// If `max` is negative or NaN.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// use retrograd::distributed::{DataParallel, Local};
+    /// use retrograd::prelude::*;
+    /// use std::sync::Arc;
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
     /// let parallel = DataParallel::new(&model, Arc::new(rank));
     /// let mut grads = model.weight.to_var().sum(..).backward(); // six ones
     /// assert_eq!(parallel.clip_norm(&mut grads, 1.0), 6f64.sqrt());
@@ -347,13 +338,11 @@ impl<T: Real> DataParallel<T> {
     /// The state of an optimiser on one process, given the part of each rank: at rank 0; `None` at others.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Optimizer, Sgd, SgdConfig};
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// use retrograd::distributed::{DataParallel, Local};
+    /// use retrograd::prelude::*;
+    /// use std::sync::Arc;
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
     /// let parallel = DataParallel::new(&model, Arc::new(rank));
     /// let sgd = Sgd::new(&parallel.owned(), SgdConfig::default()).unwrap();
     /// let whole = parallel.gather_state(&sgd.state_dict()).expect("this is rank 0");
@@ -400,13 +389,11 @@ impl<T: Real> DataParallel<T> {
     /// unknown parameters, for which its optimiser reports an error.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Optimizer, Sgd, SgdConfig};
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// use retrograd::distributed::{DataParallel, Local};
+    /// use retrograd::prelude::*;
+    /// use std::sync::Arc;
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
     /// let parallel = DataParallel::new(&model, Arc::new(rank));
     /// let mut sgd = Sgd::new(&parallel.owned(), SgdConfig::default()).unwrap();
     /// let saved = sgd.state_dict();
