@@ -182,8 +182,7 @@ impl<T: Real> Param<T> {
     /// As [`Param::update`]; or if a parameter is given twice.
     ///
     /// ```
-    /// # use retrograd_nn::Param;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Param::new(Tensor::from([1.0])), Param::new(Tensor::from([2.0])));
     /// Param::update_all(&[&a, &b], |mut values| values.iter_mut().for_each(|x| **x = &**x * 2.0));
     /// assert_eq!((a.value().item(), b.value().item()), (2.0, 4.0));

@@ -27,7 +27,7 @@ pub fn temporary_path(path: &Path, before: &str, after: &str) -> PathBuf {
 ///
 /// ```
 /// use retrograd::nn::replacing::{create_like, temporary_path};
-/// let path = std::env::temp_dir().join(format!("retrograd_replacing_{}", std::process::id()));
+/// let path = std::env::temp_dir().join(format!("doc-replacing-{}", std::process::id()));
 /// let temporary = temporary_path(&path, ".", ".tmp");
 /// std::io::Write::write_all(&mut create_like(&temporary, &path)?, b"complete")?;
 /// std::fs::rename(&temporary, &path)?;
