@@ -2,14 +2,12 @@
 
 #[path = "common/conditions.rs"]
 mod conditions;
-#[path = "common/load.rs"]
-mod load;
 
 use retrograd::machine::Machine;
 
 fn main() {
     retrograd::study::from_env();
     println!("{}", conditions::sentence());
-    load::warn_if_busy();
+    retrograd::study::load::warn_if_busy();
     print!("{}", Machine::measure());
 }

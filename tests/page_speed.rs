@@ -5,8 +5,6 @@
 mod browser;
 #[path = "../benches/common/conditions.rs"]
 mod conditions;
-#[path = "../benches/common/load.rs"]
-mod load;
 
 use browser::{Browser, File, VIEWS, written};
 use retrograd::prelude::*;
@@ -53,7 +51,7 @@ fn numbers(value: &Value) -> Vec<f64> {
 #[ignore = "a benchmark"]
 fn first_paint_and_scrubbing() {
     println!("{}", conditions::sentence());
-    load::warn_if_busy();
+    retrograd::study::load::warn_if_busy();
     let Some(mut browser) = Browser::start() else { return };
     let config =
         GptConfig { layers: 12, heads: 12, width: 768, context: 64, ..GptConfig::default() };

@@ -2,7 +2,6 @@
 //! conditions of the measurement, and a warning if other processes disturb it.
 
 pub mod conditions;
-pub mod load;
 #[path = "../tasks/mod.rs"]
 pub mod tasks;
 
@@ -10,6 +9,7 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, Throughput};
 use retrograd::machine::Machine;
 use retrograd::prelude::with_threads;
+use retrograd::study::load;
 use retrograd::tensor::threads;
 use std::time::Duration;
 

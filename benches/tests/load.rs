@@ -2,12 +2,9 @@
 
 #[path = "../common/conditions.rs"]
 mod conditions;
-#[path = "../common/load.rs"]
-#[allow(dead_code)] // what prints
-mod load;
 
 use conditions::{cpu_model, date};
-use load::{Others, Reading, busy_seconds, core_list, process_seconds};
+use retrograd::study::load::{Others, Reading, busy_seconds, core_list, process_seconds};
 use std::time::{Duration, Instant};
 
 const STAT: &str = "cpu  99 99 99 99 99 99 99 99 0 0\n\

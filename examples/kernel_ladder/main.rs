@@ -14,8 +14,6 @@
 mod conditions;
 #[path = "../common/environment.rs"]
 mod environment;
-#[path = "../../benches/common/load.rs"]
-mod load;
 #[path = "../common/output.rs"]
 mod output;
 
@@ -57,7 +55,7 @@ fn main() -> ExitCode {
 
 fn measure_all(args: &Args) {
     say!("{}", conditions::sentence());
-    load::warn_if_busy();
+    retrograd::study::load::warn_if_busy();
     note!("measuring the machine");
     let machine = Machine::measure();
     say!("{}\n", machine.summary());

@@ -9,6 +9,7 @@
 //! | how the time changes with the number of cores | [`regions`], [`scaling`] |
 //! | what heads attend to | [`AttentionExplorer`], [`attention`] |
 //! | how a run of training went | [`RunPage`] |
+//! | whether other processes use the cores meanwhile | [`load`] |
 //!
 //! All of them subscribe to the events of [`retrograd_tensor::observe`]. [`from_env`] does so for environment
 //! variables.
@@ -23,6 +24,7 @@ pub mod attention;
 mod base64;
 mod environment;
 mod explorer;
+pub mod load;
 mod locked;
 mod number;
 mod page;

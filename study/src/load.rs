@@ -1,4 +1,4 @@
-//! The load of other processes on the cores that this program may use. benches/compare/load.py does the
+//! The load of other processes on the cores that this program may use. `benches/compare/load.py` does the
 //! same.
 //!
 //! `/proc/stat` counts the busy time of every core; the CPU time of this program is subtracted. What remains
@@ -25,7 +25,9 @@ pub struct Reading {
 /// read one after the other and count in ticks; a sum of many has less of that error.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Others {
+    /// CPU seconds.
     pub seconds: f64,
+    /// The time that passed.
     pub took: f64,
 }
 
