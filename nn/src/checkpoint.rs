@@ -189,8 +189,8 @@ impl Checkpoint {
     /// reserved name `__metadata__`, or names and notes take more than the 100 MB that readers of
     /// safetensors accept; or there are [unsupported](Checkpoint::unsupported) tensors, which would
     /// be lost.
-    pub fn save(&self, path: &Path) -> Result<(), CheckpointError> {
-        self.write(path, || self.header())
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), CheckpointError> {
+        self.write(path.as_ref(), || self.header())
     }
 
     /// Writes a file for other programs, as `safetensors.torch.save_file(tensors, path, metadata)`
@@ -212,8 +212,8 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::save`], or if a note has the name `retrograd`, which marks files of
     /// [`Checkpoint::save`].
-    pub fn save_plain(&self, path: &Path) -> Result<(), CheckpointError> {
-        self.write(path, || self.plain_header())
+    pub fn save_plain(&self, path: impl AsRef<Path>) -> Result<(), CheckpointError> {
+        self.write(path.as_ref(), || self.plain_header())
     }
 
     fn write(
@@ -243,7 +243,7 @@ impl Checkpoint {
     /// If it cannot be read, is no safetensors file, is damaged, or is of a later version; or
     /// if there is no memory for one of its tensors. That a tensor is
     /// [unsupported](Checkpoint::unsupported) is an error only in [`Checkpoint::get`].
-    pub fn load(path: &Path) -> Result<Checkpoint, CheckpointError> {
+    pub fn load(path: impl AsRef<Path>) -> Result<Checkpoint, CheckpointError> {
         Checkpoint::load_filtered(path, |_| true)
     }
 
@@ -271,9 +271,13 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::load`].
     pub fn load_filtered(
-        path: &Path,
+        path: impl AsRef<Path>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<Checkpoint, CheckpointError> {
+        Checkpoint::read(path.as_ref(), &wanted)
+    }
+
+    fn read(path: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<Checkpoint, CheckpointError> {
         let mut file = Reader::open(path)?;
         let header::Header { parts, metadata } = std::mem::take(&mut file.header);
         let damaged = || CheckpointError::Damaged(path.into());

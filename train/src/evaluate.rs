@@ -84,8 +84,9 @@ pub fn evaluate(args: &Args, ranks: &Ranks) -> Result<()> {
         let folder = Folder::earlier(args.out.as_deref())?;
         let run = Run::load_model(&folder.checkpoint_of(args.checkpoint)?)?;
         let file = args.data.as_deref().or(run.source.file.as_deref());
-        let text = Text::read(file)?;
-        if args.data.is_none() {
+        let of_run = args.data.is_none().then_some(&run.source);
+        let text = Text::read(file, of_run)?;
+        if of_run.is_some() {
             text.check_same(&run.source, &folder.name(), file)?;
         }
         let reading = format!("cannot read {}", text.source.name());

@@ -289,7 +289,7 @@ fn asked(args: &Args) -> Result<Asked> {
         parent.check(&recipe, args)?;
         recipe.tokenizer = base.tokenizer;
     }
-    let text = Text::read(args.data.as_deref())?;
+    let text = Text::read(args.data.as_deref(), None)?;
     let (tokenizer, corpus) = match &parent {
         Some(parent) => (parent.run.tokenizer.clone(), parent.corpus(&text)?),
         None => {
@@ -371,7 +371,7 @@ fn earlier(args: &Args, ranks: &Ranks) -> Result<Beginning> {
         run.change_steps(asked.steps);
     }
     let file = args.data.as_deref().or(run.source.file.as_deref());
-    let text = Text::read(file)?;
+    let text = Text::read(file, Some(&run.source))?;
     text.check_same(&run.source, &folder.name(), file)?;
     let corpus = text.corpus(&run.tokenizer).or_failed("cannot read the text")?;
     corpus.check(run.recipe.context).or_else(failed)?;

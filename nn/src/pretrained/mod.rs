@@ -19,10 +19,10 @@
 //! use retrograd::prelude::*;
 //! fn load() -> Result<(), Box<dyn std::error::Error>> {
 //! // A folder of Hugging Face.
-//! let model: Gpt = Gpt::from_pretrained("gpt2".as_ref())?;
+//! let model: Gpt = Gpt::from_pretrained("gpt2")?;
 //!
 //! // nanoGPT's ckpt.pt, after `safetensors.torch.save_file` in Python.
-//! let file = Checkpoint::load("ckpt.safetensors".as_ref())?;
+//! let file = Checkpoint::load("ckpt.safetensors")?;
 //! let config = GptConfig { layers: 6, heads: 6, width: 384, ..GptConfig::default() };
 //! let model: Gpt = Gpt::new(config, &mut Rng::new(0))?;
 //! model.load_state_dict(&pretrained::nanogpt().import(&file)?)?;
@@ -229,7 +229,8 @@ impl<T: Storable> Gpt<T> {
     /// std::fs::remove_dir_all(&folder).unwrap();
     /// ```
     #[track_caller]
-    pub fn from_pretrained(folder: &Path) -> Result<Gpt<T>, PretrainedError> {
+    pub fn from_pretrained(folder: impl AsRef<Path>) -> Result<Gpt<T>, PretrainedError> {
+        let folder = folder.as_ref();
         let path = folder.join("config.json");
         let text = read_json(&path).map_err(|e| PretrainedError::Io(path.clone(), e))?;
         let config =
@@ -267,7 +268,8 @@ impl<T: Storable> Gpt<T> {
     /// let error = model.save_pretrained(&folder).unwrap_err().to_string();
     /// assert!(error.ends_with("config.json: gpt2 of transformers has no attention \"sigmoid\""), "{error}");
     /// ```
-    pub fn save_pretrained(&self, folder: &Path) -> Result<(), PretrainedError> {
+    pub fn save_pretrained(&self, folder: impl AsRef<Path>) -> Result<(), PretrainedError> {
+        let folder = folder.as_ref();
         let path = folder.join("config.json");
         let config = |e| PretrainedError::Config(path.clone(), e);
         let mut json = to_json(self.config()).map_err(config)?;

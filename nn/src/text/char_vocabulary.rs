@@ -62,7 +62,7 @@ impl CharVocabulary {
     /// let vocabulary = CharVocabulary::of(["abc"]);
     /// assert_eq!(vocabulary.encode("cab").unwrap().tokens, [2, 0, 1]);
     /// let error = vocabulary.encode("bad").unwrap_err().to_string();
-    /// assert_eq!(error, "the vocabulary does not contain 'd'; it contains \"abc\"");
+    /// assert!(error.starts_with("the vocabulary does not contain 'd'; it contains \"abc\"."));
     /// ```
     pub fn encode(&self, text: &str) -> Result<Encoding, TextError> {
         let find = |c: char| self.chars.binary_search(&c).map(|i| i as i64);

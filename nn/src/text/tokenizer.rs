@@ -338,7 +338,8 @@ impl Tokenizer {
     /// assert_eq!(Tokenizer::load(&path).unwrap(), tokenizer);
     /// std::fs::remove_file(&path).unwrap();
     /// ```
-    pub fn save(&self, path: &Path) -> Result<(), TextError> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TextError> {
+        let path = path.as_ref();
         write_atomically(path, self.to_json().as_bytes())
             .map_err(|e| TextError::Write(path.into(), e))
     }
@@ -350,10 +351,11 @@ impl Tokenizer {
     ///
     /// ```
     /// use retrograd::prelude::*;
-    /// let error = Tokenizer::load("tokenizer-that-is-not-there.json".as_ref()).unwrap_err();
+    /// let error = Tokenizer::load("tokenizer-that-is-not-there.json").unwrap_err();
     /// assert!(error.to_string().starts_with("cannot read tokenizer-that-is-not-there.json: "));
     /// ```
-    pub fn load(path: &Path) -> Result<Tokenizer, TextError> {
+    pub fn load(path: impl AsRef<Path>) -> Result<Tokenizer, TextError> {
+        let path = path.as_ref();
         let json = read_json(path).map_err(|e| TextError::Read(path.into(), e))?;
         Tokenizer::from_json(&json).map_err(|e| match e {
             TextError::NotATokenizer(why) => {
