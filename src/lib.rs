@@ -1,11 +1,12 @@
 //! A SIMD tensor, reverse-mode autodiff and attention library, written to be read and to be
 //! fast.
 //!
-//! This crate re-exports four others and is the place of the examples:
+//! This crate re-exports five others and is the place of the examples:
 //!
 //! * [`tensor`]: strided tensors and SIMD kernels,
 //! * [`autograd`]: variables that remember where they came from,
 //! * [`nn`]: modules, attention, optimisers, checkpoints,
+//! * [`distributed`]: training by several processes,
 //! * [`study`]: records of a computation, and pages that show it.
 //!
 //! [`book`] is a guide from the first tensor to a fast kernel, with figures and exercises.
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub use retrograd_autograd as autograd;
+pub use retrograd_distributed as distributed;
 pub use retrograd_nn as nn;
 pub use retrograd_study as study;
 pub use retrograd_tensor as tensor;

@@ -45,7 +45,6 @@ pub mod checkpoint;
 #[doc(hidden)]
 pub mod compiled;
 mod config_error;
-pub mod distributed;
 mod dropout;
 mod ema;
 mod embedding;

@@ -184,11 +184,16 @@ impl<T: Real> Param<T> {
     ///
     /// # Panics
     /// As [`Param::update`]; or if a parameter is given twice.
+    ///
+    /// ```
+    /// # use retrograd_nn::Param;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Param::new(Tensor::from([1.0])), Param::new(Tensor::from([2.0])));
+    /// Param::update_all(&[&a, &b], |mut values| values.iter_mut().for_each(|x| **x = &**x * 2.0));
+    /// assert_eq!((a.value().item(), b.value().item()), (2.0, 4.0));
+    /// ```
     #[track_caller]
-    pub(crate) fn update_all<R>(
-        params: &[&Param<T>],
-        f: impl FnOnce(Vec<&mut Tensor<T>>) -> R,
-    ) -> R {
+    pub fn update_all<R>(params: &[&Param<T>], f: impl FnOnce(Vec<&mut Tensor<T>>) -> R) -> R {
         // Locked in the order of their ids, so that two threads cannot deadlock.
         let mut order: Vec<usize> = (0..params.len()).collect();
         order.sort_by_key(|&i| params[i].id());
@@ -197,7 +202,15 @@ impl<T: Real> Param<T> {
             .or_panic();
         let mut leaves: Vec<_> = order.iter().map(|&i| (i, params[i].write("update"))).collect();
         leaves.sort_by_key(|&(i, _)| i);
-        f(leaves.iter_mut().map(|(_, leaf)| leaf.leaf_value_mut()).collect())
+        let result = f(leaves.iter_mut().map(|(_, leaf)| leaf.leaf_value_mut()).collect());
+        for (i, leaf) in &leaves {
+            let shape = params[*i].shape();
+            require(*leaf.shape() == shape, "update_all", ErrorKind::Mismatch, || {
+                format!("{shape:?} has become {:?}", leaf.shape())
+            })
+            .or_panic();
+        }
+        result
     }
 
     /// Replaces the variable of the parameter, and returns the previous one.

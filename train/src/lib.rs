@@ -48,7 +48,7 @@ use output::note;
 use progress::Progress;
 use ranks::Ranks;
 use recipe::{LESS_MEMORY, Preset, Recipe, rounded};
-use retrograd::nn::distributed::GradientSum;
+use retrograd::distributed::GradientSum;
 use retrograd::nn::text::{Corpus, Tokenizer};
 use retrograd::prelude::*;
 use retrograd::tensor::kernels::gemm::arithmetic;

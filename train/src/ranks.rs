@@ -1,6 +1,6 @@
 //! The processes of a program: one, or those that `mpiexec` started.
 
-use retrograd::nn::distributed::{Collectives, Local};
+use retrograd::distributed::{Collectives, Local};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ impl Ranks {
     #[cfg(feature = "mpi")]
     pub fn start() -> Result<Ranks, String> {
         use crate::output;
-        use retrograd::nn::distributed::{Communicator, Mpi};
+        use retrograd::distributed::{Communicator, Mpi};
         let mpi = Mpi::start().map_err(|e| format!("cannot start MPI: {e}"))?;
         let mpi = Arc::new(mpi);
         let ranks = Ranks { local: mpi.local_size(), comm: mpi.clone() };

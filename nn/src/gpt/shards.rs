@@ -6,7 +6,7 @@ use retrograd_autograd::Var;
 use retrograd_tensor::{Integer, Real, Tensor};
 
 /// A batch in shards, by [`Gpt::shards`]: for [`sharded`](retrograd_autograd::sharded) and
-/// [`DataParallel::gradients`](crate::distributed::DataParallel::gradients).
+/// `DataParallel::gradients` of the crate `distributed`.
 #[derive(Debug)]
 pub struct Shards<'a, T: Real, I: Integer> {
     model: &'a Gpt<T>,

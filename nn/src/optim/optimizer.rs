@@ -16,7 +16,7 @@ pub trait Optimizer<T: Real = f32> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError>;
 
     /// The error that [`Optimizer::step`] would return; changes nothing.
-    /// [`DataParallel`](crate::distributed::DataParallel) calls it, so that all ranks take a step or none.
+    /// `DataParallel` of the crate `distributed` calls it, so that all ranks take a step or none.
     ///
     /// # Errors
     /// As `step`. The default never returns one.
@@ -115,13 +115,13 @@ pub enum StepError {
     MissingGradient(Vec<String>),
     /// Parameters whose gradient contains NaN or an infinity.
     NotFinite(Vec<String>),
-    /// Another rank of a [`DataParallel`](crate::distributed::DataParallel) has this error.
+    /// Another rank of a job with several processes has this error.
     OtherRank(usize, Box<StepError>),
 }
 
 impl StepError {
-    /// The parameters.
-    pub(crate) fn names(&self) -> &[String] {
+    /// The names of the parameters.
+    pub fn names(&self) -> &[String] {
         match self {
             StepError::MissingGradient(names) | StepError::NotFinite(names) => names,
             StepError::OtherRank(_, error) => error.names(),

@@ -9,7 +9,6 @@ mod attention_random;
 mod checkpoint;
 mod checkpoint_foreign;
 mod checkpoint_memory;
-mod distributed;
 mod equivalences;
 mod explicit;
 mod formulas;

@@ -2,8 +2,8 @@
 
 use crate::launch::mpiexec;
 use crate::program::{Ended, Place};
+use retrograd::distributed::{Communicator, DataParallel, Mpi};
 use retrograd::nn::Linear;
-use retrograd::nn::distributed::{Communicator, DataParallel, Mpi};
 use retrograd::nn::optim::{Sgd, SgdConfig};
 use retrograd::prelude::*;
 use std::sync::Arc;

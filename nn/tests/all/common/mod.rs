@@ -6,12 +6,10 @@ use retrograd_nn::attention::{HeadSizes, MultiHeadAttention, MultiHeadConfig, Pr
 use retrograd_nn::{Gpt, GptConfig, Module, Param, Pass, StateDict};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind, set_hook, take_hook};
-use std::sync::Once;
 
 mod table;
 
+pub use retrograd_support::panics::{assert_panics, assert_panics_here, panic_here, panic_text};
 pub use table::{Table, Worst, close};
 
 /// Normal numbers, the same for the same seed.
@@ -34,44 +32,6 @@ pub fn eval() -> Pass {
     Pass::eval()
 }
 
-/// Asserts that `f` panics with a message that contains `part`.
-#[track_caller]
-pub fn assert_panics<R>(part: &str, f: impl FnOnce() -> R) {
-    let text = panic_text(f);
-    assert!(text.contains(part), "{text:?} does not contain {part:?}");
-}
-
-thread_local! {
-    static PLACE: RefCell<(String, u32)> = const { RefCell::new((String::new(), 0)) };
-}
-
-/// [`assert_panics`]; the location of the panic must be in the lines of this call.
-#[track_caller]
-pub fn assert_panics_here<R>(part: &str, f: impl FnOnce() -> R) {
-    let text = panic_here(f);
-    assert!(text.contains(part), "{text:?} does not contain {part:?}");
-}
-
-/// The message of the panic of `f`, whose location must be in the lines of this call.
-#[track_caller]
-pub fn panic_here<R>(f: impl FnOnce() -> R) -> String {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let usual = take_hook();
-        set_hook(Box::new(move |info| {
-            let place = info.location().map(|l| (l.file().to_string(), l.line()));
-            PLACE.set(place.unwrap_or_default());
-            usual(info);
-        }));
-    });
-    let here = Location::caller();
-    let text = panic_text(f);
-    let (file, line) = PLACE.take();
-    let near = file == here.file() && line.abs_diff(here.line()) <= 5;
-    assert!(near, "{text:?} has the location {file}:{line}");
-    text
-}
-
 /// The bits of every number.
 pub fn bits<T: Real>(t: &Tensor<T>) -> Vec<u64> {
     t.to_vec().iter().map(|x| x.to_f64().to_bits()).collect()
@@ -85,18 +45,6 @@ pub fn dict_bits<T: Real>(dict: &StateDict<T>) -> Vec<(String, Vec<usize>, Vec<u
 /// [`dict_bits`] of a module.
 pub fn state_bits<T: Real>(module: &impl Module<T>) -> Vec<(String, Vec<usize>, Vec<u64>)> {
     dict_bits(&module.state_dict())
-}
-
-/// The message of the panic of `f`.
-#[track_caller]
-pub fn panic_text<R>(f: impl FnOnce() -> R) -> String {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else {
-        panic!("there was no panic");
-    };
-    match panic.downcast::<String>() {
-        Ok(text) => *text,
-        Err(panic) => panic.downcast_ref::<&str>().expect("a text").to_string(),
-    }
 }
 
 /// A small model: two layers, two heads.

@@ -1,10 +1,10 @@
 //! The sum of the gradients of all shards of all ranks, bucket by bucket, while backward passes go on.
 
-use super::communicator::{Collectives, Messages};
-use super::plan::{GradientSum, Plan, Timing};
-use super::tree::{Node, nodes, shards_of, total};
-use crate::param::Param;
+use crate::communicator::{Collectives, Messages};
+use crate::plan::{GradientSum, Plan, Timing};
+use crate::tree::{Node, nodes, shards_of, total};
 use retrograd_autograd::{Id, pairwise_sum};
+use retrograd_nn::Param;
 use retrograd_tensor::cost::Cost;
 use retrograd_tensor::{Real, Tensor, par};
 use std::cell::OnceCell;

@@ -1,6 +1,6 @@
 //! Ranks that are threads of one process.
 
-use super::communicator::{Calls, Collectives, Communicator, Messages};
+use crate::communicator::{Calls, Collectives, Communicator, Messages};
 use retrograd_tensor::Real;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// A rank of a group of threads in one process: for tests, and to see what ranks do without MPI.
 ///
 /// ```
-/// use retrograd_nn::distributed::{Communicator, Local};
+/// use retrograd::distributed::{Communicator, Local};
 /// use std::thread;
 ///
 /// let gathered = thread::scope(|scope| {
@@ -52,7 +52,7 @@ impl Local {
     /// All ranks of a group of `size`.
     ///
     /// ```
-    /// # use retrograd_nn::distributed::{Communicator, Local};
+    /// # use retrograd::distributed::{Communicator, Local};
     /// let ranks = Local::group(3);
     /// assert_eq!((ranks[2].rank(), ranks[2].size()), (2, 3));
     /// ```

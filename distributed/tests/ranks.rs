@@ -1,14 +1,11 @@
 //! Training by several ranks: the same bits as by one process, for any number of ranks.
 
-use crate::common::*;
-use crate::optim::two;
 use retrograd_autograd::{Gradients, Var, sharded, with_threads};
-use retrograd_nn::distributed::{
-    Collectives, Communicator, DataParallel, GradientSum, Local, Owned,
-};
+use retrograd_distributed::{Collectives, Communicator, DataParallel, GradientSum, Local, Owned};
 use retrograd_nn::optim::*;
 use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Param, Pass, StateDict, Visitor};
 use retrograd_study::record::record;
+use retrograd_support::panics::{panic_here, panic_text};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::settings::with_level;
@@ -41,6 +38,27 @@ fn on_ranks<R: Send>(ranks: usize, threads: usize, f: impl Fn(Arc<Local>) -> R +
         }
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+/// A matrix and a vector.
+struct Two {
+    matrix: Param<f32>,
+    vector: Param<f32>,
+}
+
+impl Module<f32> for Two {
+    fn visit(&self, v: &mut Visitor<'_, f32>) {
+        v.param("matrix", &self.matrix);
+        v.param("vector", &self.vector);
+    }
+}
+
+fn two() -> Two {
+    let rng = &mut Rng::new(4);
+    Two {
+        matrix: Param::new(Tensor::randn([2, 3], rng)),
+        vector: Param::new(Tensor::randn([4], rng)),
+    }
 }
 
 const SEQUENCES: usize = 9;
@@ -199,19 +217,19 @@ fn the_sum_of_the_communicator_has_the_same_value() {
 fn parameters_without_gradients_and_empty_shards() {
     // `matrix` is frozen in turn, `vector` is used in one shard only, and shard 1 has nothing to count.
     let counts = [2, 0, 1, 3];
-    let loss = |m: &crate::optim::Two<f32>, i: usize| -> Var<f32> {
+    let loss = |m: &Two, i: usize| -> Var<f32> {
         assert_ne!(i, 1, "it is not computed");
         let part = m.matrix.to_var().square().mean(..) * (i as f32 + 1.0);
         if i == 3 { part + m.vector.to_var().exp().mean(..) } else { part }
     };
     for frozen in [false, true] {
-        let model = two::<f32>();
+        let model = two();
         model.matrix.set_trainable(!frozen);
         let needed = |i| loss(&model, i) + Var::leaf(Tensor::scalar(0.0));
         let (value, expected) = sharded(&counts, needed);
         for ranks in 1..=4 {
             let found = on_ranks(ranks, 2, |rank| {
-                let model = two::<f32>();
+                let model = two();
                 model.matrix.set_trainable(!frozen);
                 let parallel = DataParallel::new(&model, rank);
                 let (value, grads) = parallel
@@ -230,7 +248,7 @@ fn parameters_without_gradients_and_empty_shards() {
 #[test]
 fn arguments_that_ranks_cannot_use_are_errors() {
     let texts = on_ranks(3, 1, |rank| {
-        let model = two::<f32>();
+        let model = two();
         let parallel = DataParallel::new(&model, rank);
         for max in [-1.0, f64::NAN] {
             let text = panic_here(|| parallel.clip_norm(&mut Gradients::empty(), max));
@@ -311,7 +329,7 @@ fn large_parameters() {
 fn a_panic_of_one_rank_ends_all() {
     for threads in [1, 2] {
         let texts = on_ranks(3, threads, |rank| {
-            let model = two::<f32>();
+            let model = two();
             let fails = rank.rank() == 1;
             let parallel = DataParallel::new(&model, rank);
             let pass = |_| {
@@ -337,7 +355,7 @@ fn sgd(module: &impl Module<f32>) -> Result<Box<dyn Optimizer>, ConfigError> {
 }
 
 /// The gradients of a step on [`two`], of six shards.
-fn gradients_of(parallel: &DataParallel, model: &crate::optim::Two<f32>) -> Gradients {
+fn gradients_of(parallel: &DataParallel, model: &Two) -> Gradients {
     let squares = |p: &Param<f32>| p.to_var().square().mean(..);
     let loss = |i| (squares(&model.matrix) + squares(&model.vector)) * (i as f32 + 1.0);
     let mut grads = parallel.gradients(&[1; 6], loss).1;
@@ -361,7 +379,7 @@ fn a_rank_that_leaves_ends_the_others() {
             let ends = on_ranks(3, threads, |rank| {
                 let number = rank.rank();
                 let run = move || {
-                    let model = two::<f32>();
+                    let model = two();
                     let parallel = DataParallel::new(&model, rank).with_reduction(reduction);
                     let mut sgd = parallel.optimizer(sgd).unwrap();
                     for action in if number == 1 { actions } else { "sss" }.chars() {
@@ -403,7 +421,7 @@ fn a_step_fails_on_all_ranks_or_on_none() {
                 StepError::MissingGradient(vec![wrong.into()]),
             ];
             let ends = on_ranks(ranks, 1, |rank| {
-                let model = two::<f32>();
+                let model = two();
                 let parallel = DataParallel::new(&model, rank.clone());
                 let mut sgd = parallel.optimizer(sgd).unwrap();
                 let param = if wrong == "matrix" { &model.matrix } else { &model.vector };
@@ -560,7 +578,7 @@ fn ranks_with_other_bits_are_refused() {
     for (&first, &second) in levels.iter().flat_map(|a| levels.iter().map(move |b| (a, b))) {
         let texts = on_ranks(2, 1, |rank| {
             let level = [first, second][rank.rank()];
-            let model = two::<f32>();
+            let model = two();
             let parallel = DataParallel::new(&model, rank);
             let step = || with_level(level, || drop(gradients_of(&parallel, &model)));
             panic_of(step)

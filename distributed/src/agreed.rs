@@ -1,9 +1,9 @@
 //! An optimiser whose steps all ranks take, or none.
 
-use super::communicator::Collectives;
-use crate::optim::{Optimizer, StepError};
-use crate::state::{LoadError, StateDict};
+use crate::communicator::Collectives;
 use retrograd_autograd::Gradients;
+use retrograd_nn::optim::{Optimizer, StepError};
+use retrograd_nn::{LoadError, StateDict};
 use retrograd_tensor::Real;
 use std::sync::Arc;
 

@@ -83,7 +83,7 @@ pub trait Messages<'a, T: Real> {
 
 /// What a rank has called, for the errors of others.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Calls {
+pub(crate) struct Calls {
     /// How many methods that exchange data.
     pub count: u64,
     /// The last one of them, after the operation that it belonged to.

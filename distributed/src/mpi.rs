@@ -1,6 +1,6 @@
 //! Ranks that are processes of an MPI job.
 
-use super::communicator::{Calls, Collectives, Communicator, Messages};
+use crate::communicator::{Calls, Collectives, Communicator, Messages};
 use mpi::collective::SystemOperation;
 use mpi::datatype::{Equivalence, Partition, PartitionMut};
 use mpi::environment::{Universe, initialize_with_threading};
@@ -78,7 +78,7 @@ impl Mpi {
     /// If it has been started already, or does not allow calls from several threads, one at a time.
     ///
     /// ```
-    /// use retrograd_nn::distributed::{Communicator, Mpi};
+    /// use retrograd::distributed::{Communicator, Mpi};
     /// let mpi = Mpi::start().unwrap(); // without mpiexec: alone
     /// assert_eq!((mpi.rank(), mpi.size(), mpi.local_size()), (0, 1, 1));
     /// assert_eq!(mpi.all_gather_bytes(&[7]), [[7]]);

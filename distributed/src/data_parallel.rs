@@ -1,18 +1,15 @@
 //! A training step that is divided among ranks.
 
-use super::agreed::Agreed;
-use super::communicator::Collectives;
-use super::exchange::{Buffers, Exchange, Reporter, is_large};
-use super::idle::Idle;
-use super::plan::{GradientSum, Owned, Plan, Timing};
-use super::tree::shards_of;
-use crate::config_error::ConfigError;
-use crate::module::Module;
-use crate::optim::Optimizer;
-use crate::param::Param;
-use crate::state::StateDict;
+use crate::agreed::Agreed;
+use crate::communicator::Collectives;
+use crate::exchange::{Buffers, Exchange, Reporter, is_large};
+use crate::idle::Idle;
+use crate::plan::{GradientSum, Owned, Plan, Timing};
+use crate::tree::shards_of;
 use retrograd_autograd::observe::shards_ended;
 use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights, sharded};
+use retrograd_nn::optim::Optimizer;
+use retrograd_nn::{ConfigError, Module, Param, StateDict};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::kernels::gemm::arithmetic;
 use retrograd_tensor::observe::shard;
@@ -34,11 +31,11 @@ use std::{fmt, thread};
 /// ranks and threads.
 ///
 /// ```
-/// use retrograd_nn::distributed::{DataParallel, Local};
-/// use retrograd_nn::optim::{Sgd, SgdConfig};
-/// use retrograd_nn::{Layer, Linear, Pass};
-/// use retrograd_autograd::Var;
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::distributed::{DataParallel, Local};
+/// use retrograd::nn::optim::{Sgd, SgdConfig};
+/// use retrograd::nn::{Layer, Linear, Pass};
+/// use retrograd::autograd::Var;
+/// use retrograd::tensor::{Tensor, random::Rng};
 /// use std::{sync::Arc, thread};
 ///
 /// /// A step on four shards of a sample each; the new weight.
@@ -99,9 +96,9 @@ impl<T: Real> DataParallel<T> {
     /// Sets how gradients are added.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::distributed::{DataParallel, Local, GradientSum};
-    /// # use retrograd_tensor::random::Rng;
+    /// # use retrograd::nn::Linear;
+    /// # use retrograd::distributed::{DataParallel, Local, GradientSum};
+    /// # use retrograd::tensor::random::Rng;
     /// # use std::sync::Arc;
     /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
     /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
@@ -116,9 +113,9 @@ impl<T: Real> DataParallel<T> {
     /// The parameters of this rank. There may be none.
     ///
     /// ```
-    /// # use retrograd_nn::{Linear, Module};
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
+    /// # use retrograd::nn::{Linear, Module};
+    /// # use retrograd::distributed::{DataParallel, Local};
+    /// # use retrograd::tensor::random::Rng;
     /// # use std::sync::Arc;
     /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
     /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
@@ -135,7 +132,7 @@ impl<T: Real> DataParallel<T> {
     /// optimiser only counts steps.
     ///
     /// All ranks call `step`. If a gradient is missing or not finite on one of them, none takes the step: its
-    /// owner returns the error, the others [`StepError::OtherRank`](crate::optim::StepError::OtherRank). An
+    /// owner returns the error, the others [`StepError::OtherRank`](retrograd_nn::optim::StepError::OtherRank). An
     /// optimiser that `make` made without `DataParallel`, or that has no
     /// [`check`](Optimizer::check), fails on the owner alone; that rank must then end (see
     /// [`Communicator`](super::Communicator)).
@@ -251,9 +248,9 @@ impl<T: Real> DataParallel<T> {
     /// If `max` is negative or NaN.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
+    /// # use retrograd::nn::Linear;
+    /// # use retrograd::distributed::{DataParallel, Local};
+    /// # use retrograd::tensor::random::Rng;
     /// # use std::sync::Arc;
     /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
     /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
@@ -347,10 +344,10 @@ impl<T: Real> DataParallel<T> {
     /// The state of an optimiser on one process, given the part of each rank: at rank 0; `None` at others.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Optimizer, Sgd, SgdConfig};
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
+    /// # use retrograd::nn::Linear;
+    /// # use retrograd::nn::optim::{Optimizer, Sgd, SgdConfig};
+    /// # use retrograd::distributed::{DataParallel, Local};
+    /// # use retrograd::tensor::random::Rng;
     /// # use std::sync::Arc;
     /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
     /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
@@ -400,10 +397,10 @@ impl<T: Real> DataParallel<T> {
     /// unknown parameters, for which its optimiser reports an error.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Optimizer, Sgd, SgdConfig};
-    /// # use retrograd_nn::distributed::{DataParallel, Local};
-    /// # use retrograd_tensor::random::Rng;
+    /// # use retrograd::nn::Linear;
+    /// # use retrograd::nn::optim::{Optimizer, Sgd, SgdConfig};
+    /// # use retrograd::distributed::{DataParallel, Local};
+    /// # use retrograd::tensor::random::Rng;
     /// # use std::sync::Arc;
     /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
     /// # let rank = Local::group(1).remove(0); // of one: no others to wait for

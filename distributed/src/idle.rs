@@ -1,8 +1,8 @@
 //! The optimiser of a rank without parameters.
 
-use crate::optim::{Optimizer, StepError};
-use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
+use retrograd_nn::optim::{Optimizer, StepError};
+use retrograd_nn::{LoadError, StateDict};
 use retrograd_tensor::Real;
 
 /// Counts steps.

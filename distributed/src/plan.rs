@@ -1,7 +1,6 @@
 //! Which rank owns which parameter, and in which order gradients are exchanged.
 
-use crate::module::{Module, Visitor};
-use crate::param::Param;
+use retrograd_nn::{Module, Param, Visitor};
 use retrograd_tensor::Real;
 use std::time::Duration;
 
@@ -94,7 +93,7 @@ fn buckets(sizes: &[usize], most: usize) -> Vec<Vec<usize>> {
 /// The parameters that a rank owns, as a module with the names of the whole one: an optimiser for it has the
 /// state of these parameters only.
 #[derive(Clone, Debug)]
-pub struct Owned<T: Real = f32>(pub(super) Vec<(String, Param<T>)>);
+pub struct Owned<T: Real = f32>(pub(crate) Vec<(String, Param<T>)>);
 
 impl<T: Real> Module<T> for Owned<T> {
     fn visit(&self, v: &mut Visitor<'_, T>) {

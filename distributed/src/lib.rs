@@ -2,6 +2,7 @@
 //!
 //! [`DataParallel`] divides a training step. It needs [`Collectives`], which the processes of an MPI job have
 //! (`Mpi`, with the feature `mpi`) and threads of one process ([`Local`]).
+#![forbid(unsafe_code)]
 
 mod agreed;
 mod communicator;

@@ -2,7 +2,8 @@
 //! step that a model of them predicts for other networks and numbers of processes.
 //!
 //! ```text
-//! cargo build --release --features mpi --example next_token --example collectives
+//! cargo build --release --features mpi --example next_token
+//! cargo build --release --features mpi -p retrograd-distributed --example collectives
 //! target/release/examples/next_token --preset nanogpt-cpu --threads 1 --out alone
 //! mpiexec -n 4 target/release/examples/collectives --run alone
 //! ```
@@ -12,15 +13,12 @@
 //! well, and a small all-gather `log2 N` (Thakur, Rabenseifner, Gropp 2005). docs/MPI.md has the formulas, what the
 //! model leaves out, and a comparison with measured steps.
 
-#[path = "common/output.rs"]
-mod output;
-
 use clap::Parser;
-use output::say;
+use retrograd::distributed::{Collectives, Communicator, Mpi};
 use retrograd::nn::checkpoint::{Checkpoint, read};
 use retrograd::nn::default_shards;
-use retrograd::nn::distributed::{Collectives, Communicator, Mpi};
 use std::error::Error;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -73,11 +71,15 @@ fn usual_networks() -> Vec<Network> {
 
 fn main() -> ExitCode {
     retrograd::study::from_env();
-    let args = Args::parse();
-    output::exit_code(run(&args))
+    let Err(error) = run(&Args::parse(), &mut io::stdout()) else { return ExitCode::SUCCESS };
+    if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) {
+        return ExitCode::SUCCESS; // as `| head` ends
+    }
+    eprintln!("error: {error}");
+    ExitCode::FAILURE
 }
 
-fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+fn run(args: &Args, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let step = args.run.as_deref().map(Step::read).transpose()?;
     let mut networks = usual_networks();
     for text in &args.network {
@@ -89,13 +91,16 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         let measured = measure(&mpi);
         let is_copied = is_one_machine(&mpi);
         if is_first {
-            networks.insert(0, Network { is_copied, ..report(&measured, mpi.size()) });
+            networks.insert(0, Network { is_copied, ..report(&measured, mpi.size(), out)? });
         }
     } else {
-        say!("One process has nobody to talk to: start several with mpiexec to measure.\n");
+        writeln!(
+            out,
+            "One process has nobody to talk to: start several with mpiexec to measure.\n"
+        )?;
     }
     if let Some(step) = step.filter(|_| is_first) {
-        step.predict(&networks);
+        step.predict(&networks, out)?;
     }
     Ok(())
 }
@@ -152,12 +157,12 @@ fn measure(mpi: &Mpi) -> Vec<Measured> {
 }
 
 /// Prints the times, and fits the model to those of all-to-all and all-gather.
-fn report(measured: &[Measured], ranks: usize) -> Network {
-    say!("{ranks} ranks, {}\n", Mpi::library().chars().take(60).collect::<String>());
-    say!("  bytes to each rank   all-to-all   all-gather   all-reduce   (medians, µs)");
+fn report(measured: &[Measured], ranks: usize, out: &mut impl Write) -> io::Result<Network> {
+    writeln!(out, "{ranks} ranks, {}\n", Mpi::library().chars().take(60).collect::<String>())?;
+    writeln!(out, "  bytes to each rank   all-to-all   all-gather   all-reduce   (medians, µs)")?;
     for m in measured {
         let [a, b, c] = [m.all_to_all, m.all_gather, m.all_reduce].map(|t| t * 1e6);
-        say!("  {:>18} {a:>12.1} {b:>12.1} {c:>12.1}", m.bytes);
+        writeln!(out, "  {:>18} {a:>12.1} {b:>12.1} {c:>12.1}", m.bytes)?;
     }
     let messages = (ranks - 1) as f64;
     let points = measured.iter().flat_map(|m| [(m.bytes, m.all_to_all), (m.bytes, m.all_gather)]);
@@ -165,12 +170,13 @@ fn report(measured: &[Measured], ranks: usize) -> Network {
     let (latency, per_byte) = fit(&points.collect::<Vec<_>>());
     let bandwidth = 1.0 / per_byte;
     let network = Network { name: "these processes".into(), latency, bandwidth, is_copied: false };
-    say!(
+    writeln!(
+        out,
         "\nFit: a latency of {:.1} µs and {:.2} GB/s per rank.\n",
         network.latency * 1e6,
         network.bandwidth / 1e9
-    );
-    network
+    )?;
+    Ok(network)
 }
 
 /// The `x, y >= 0` with the least squares of `(a x + b y - t) / t`.
@@ -239,25 +245,28 @@ impl Step {
         compute + exposed + parameters + control
     }
 
-    fn predict(&self, networks: &[Network]) {
-        say!(
+    fn predict(&self, networks: &[Network], out: &mut impl Write) -> io::Result<()> {
+        writeln!(
+            out,
             "A step of {:.2} ms on one thread, {} shards, {:.2} MB of parameters.\n",
             self.time * 1e3,
             self.shards,
             self.bytes / 1e6
-        );
-        say!(
+        )?;
+        writeln!(
+            out,
             "Predicted time of a step in ms, and efficiency: the batch divided among ranks (up to its shards),"
-        );
-        say!("and a batch that grows with the ranks.\n");
+        )?;
+        writeln!(out, "and a batch that grows with the ranks.\n")?;
         for network in networks {
-            say!(
+            writeln!(
+                out,
                 "{} ({:.1} µs, {:.2} GB/s)",
                 network.name,
                 network.latency * 1e6,
                 network.bandwidth / 1e9
-            );
-            say!("   ranks   divided             growing");
+            )?;
+            writeln!(out, "   ranks   divided             growing")?;
             for ranks in (1..=10).map(|power| 1usize << power) {
                 let n = ranks as f64;
                 let divided = if ranks <= self.shards {
@@ -269,13 +278,15 @@ impl Step {
                     format!("{:>16}", "-")
                 };
                 let time = self.on(network, n, self.time);
-                say!(
+                writeln!(
+                    out,
                     "  {ranks:>6} {divided}    {:>8.2} {:>5.0} %",
                     time * 1e3,
                     100.0 * self.time / time
-                );
+                )?;
             }
-            say!("");
+            writeln!(out)?;
         }
+        Ok(())
     }
 }

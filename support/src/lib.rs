@@ -1,0 +1,4 @@
+//! What tests of several packages share.
+#![forbid(unsafe_code)]
+
+pub mod panics;
