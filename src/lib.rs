@@ -20,6 +20,8 @@
 //! let grads = loss.backward();
 //! assert_eq!(grads.get(&w).unwrap().to_vec(), [8.0, 12.0, 8.0, 12.0]);
 //! ```
+//!
+#![doc = include_str!("../docs/YOUR_PROGRAM.md")]
 #![forbid(unsafe_code)]
 
 pub use retrograd_autograd as autograd;

@@ -1,4 +1,4 @@
-//! Chapter 8: Attention: from three matrix products to tiles and the online softmax.
+//! Chapter 9: Attention: from three matrix products to tiles and the online softmax.
 //!
 //! # The formula
 //!
@@ -251,4 +251,4 @@
 //! 5. Add an attention sink, a logit `z` without a value, to the listing `tiled`, by another start.
 //!    (`a_sink_is_another_start`)
 //!
-//! Next: [training](super::training).
+//! Previous: [Safe softmax](super::softmax). Next: [Training](super::training).

@@ -196,4 +196,4 @@
 //! 5. Compute the second derivative of `exp(x²)` by differentiating the gradient.
 //!    (`gradient_of_a_gradient`)
 //!
-//! Next: [the engine](super::engine).
+//! Previous: [Strides and views](super::strides). Next: [The engine, line by line](super::engine).

@@ -1,6 +1,6 @@
 //! Chapter 4: The engine, line by line: reverse mode on tensors, written from nothing.
 //!
-//! This chapter builds an engine as that of `autograd/src/engine.rs`, without what a library needs in
+//! This chapter builds an engine like the one in `autograd/src/engine.rs`, without what a library needs in
 //! addition. Then it compares the two. All listings of the chapter are one program: each can use the
 //! ones before it.
 //!
@@ -99,14 +99,18 @@
 //! | there | here | why |
 //! |---|---|---|
 //! | `Arc`, `Mutex` | `Rc` | graphs are used by several threads |
-//! | `node.take_rule(self.retain)` takes the rule **out** of the node | the rule stays | saved tensors are freed as the pass proceeds, so the peak of memory is lower. A second pass is an error, unless `retain_graph` is set |
-//! | `Pending::grads` has one gradient for each output | one output | operations such as attention, which gives its output and the log-sum-exp; a missing gradient is replaced by zeros |
+//! | `roots`: several variables, each with its cotangent | one root, and a gradient of ones | derivatives of several results in one pass, and of results that are no scalars |
+//! | `node.take_rule(self.retain)` takes the rule **out** of the node | the rule stays | saved tensors are freed as the pass proceeds, so the peak of memory is lower. A second pass is an error, unless `retain_graph` is set: see [the next chapter](super::rules) |
+//! | `Pending::grads` has one gradient for each output; `Box` keeps the map's entries small | one output | operations such as attention, which gives its output and the log-sum-exp |
+//! | `differentiate` replaces a missing gradient by zeros, and calls the rule with a `Cx` | the call | a rule gets a gradient for every output. In a recorded pass, `Cx` has the variables that its inputs were, and a fused operation is replaced by its definition (`through_definition`, `alias`) |
+//! | `sort_by_key` | gradients come in the order of the inputs | a rule names its inputs in any order, and bits must not depend on it |
 //! | `input_grads.check(&node)` | nothing | a rule of a user may return a wrong shape or forget an input: that is an error with the name of the operation |
-//! | `keep` | leaves only | gradients of intermediate variables, on request |
-//! | `oldest` | nothing | operations older than everything that was asked for are not processed |
-//! | `recording` | nothing | derivatives of derivatives |
-//! | `run_with`, and `run_each` in `leaves.rs` | nothing | passes a leaf's gradient on as soon as it is complete, for example to another process |
-//! | `observe::rule` and the like | nothing | the lines that tell [observers](crate::tensor::observe) of the pass |
+//! | `self.keep.contains(&id)`, and `self.found.insert` | leaves only | gradients of intermediate variables, on request |
+//! | `oldest`, before the rule and in `propagate` | nothing | operations older than everything that was asked for are not processed |
+//! | `if self.recording` in `propagate` | `add_assign` | derivatives of derivatives: the sum is an operation, too |
+//! | `sum.insert(g)`: the result of `propagate` | nothing | observers are told the sum, and whether there was one before |
+//! | `done`, `run_with`, and `run_each` in `leaves.rs` | nothing | passes a leaf's gradient on as soon as it is complete, for example to another process |
+//! | `observe::seeded`, `observe::rule`, `reported.delivery`, `reported.drop_rule`, `delivery.report`, `observe::pass_ended` | nothing | tell [observers](crate::tensor::observe) of the pass |
 //! | `impl Drop for Node`, in `graph.rs` | the compiler's | dropping a long chain recursively would overflow the stack |
 //!
 //! `propagate` adds in place (`add_assign`) if nobody else holds the gradient. If it is shared, the
@@ -151,4 +155,4 @@
 //!    (`saved_tensors_are_freed`)
 //! 5. How many operations does the graph of `x.exp().detach() * &x` have? (`detach_cuts_the_graph`)
 //!
-//! Next: [why topological order](super::order).
+//! Previous: [The chain rule on a graph](super::chain_rule). Next: [From closure to rule](super::rules).

@@ -1,4 +1,4 @@
-//! Chapter 12: Extending: an operation, an attention and a kernel of your own.
+//! Chapter 13: Extending: an operation, an attention and a kernel of your own.
 //!
 //! The traits and constructors that the library's own operations are made of are public. This chapter
 //! adds one of each kind in a program; `CONTRIBUTING.md` says what is needed in
@@ -276,3 +276,5 @@
 //! 4. A mask for text in lines: a token sees the tokens of its own line. (`lines_mask`)
 //! 5. Divide the work of `Distance` among threads with [`par::map`](crate::tensor::par::map), with the
 //!    same bits for any number of threads. (`distance_in_parallel`)
+//!
+//! Previous: [Measuring](super::measuring).

@@ -1,4 +1,4 @@
-//! Chapter 10: A fast matrix product: from three loops to the machine's peak.
+//! Chapter 11: A fast matrix product: from three loops to the machine's peak.
 //!
 //! `C = A B` for `n × n` matrices takes `n³` multiplications and as many additions: `2 n³` operations
 //! on `3 n²` numbers. For `n = 768` that is 0.9 · 10⁹ operations on 7 MB. There is more arithmetic than
@@ -230,4 +230,4 @@
 //! 5. When is a matrix product limited by memory? Compute operations per byte of a matrix times a
 //!    vector. (`matrix_times_vector`)
 //!
-//! Next: [measuring](super::measuring).
+//! Previous: [Training](super::training). Next: [Measuring](super::measuring).

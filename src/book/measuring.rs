@@ -1,4 +1,4 @@
-//! Chapter 11: Measuring honestly: when a difference of speed is real.
+//! Chapter 12: Measuring honestly: when a difference of speed is real.
 //!
 //! A time is a sample from a distribution. It contains the program, the state of the machine, and
 //! everything else that runs on it. A claim such as "10 % faster" is about the program. This chapter is
@@ -165,4 +165,4 @@
 //! 5. Show that the minimum of more calls is smaller, although nothing has become faster.
 //!    (`minima_of_more_calls`)
 //!
-//! Next: [extending the library](super::extending).
+//! Previous: [A fast matrix product](super::gemm). Next: [Extending](super::extending).

@@ -11,14 +11,15 @@
 //! | 2. [Strides and views](strides) | How do many tensors share one storage, and what is the gradient of a view? |
 //! | 3. [The chain rule on a graph](chain_rule) | How are derivatives of a million inputs computed in one pass? |
 //! | 4. [The engine, line by line](engine) | How is reverse mode on tensors written, and what does a library add? |
-//! | 5. [Why topological order](order) | Why does naive recursion give a wrong gradient? |
-//! | 6. [Broadcasting](broadcasting) | What is the gradient of a repeated element? |
-//! | 7. [Safe softmax](softmax) | How is a quotient of exponentials computed without overflow? |
-//! | 8. [Attention](attention) | From three matrix products to tiles and the online softmax |
-//! | 9. [Training](training) | Dropout, initialisation, AdamW and Muon: what each does to numbers |
-//! | 10. [A fast matrix product](gemm) | From three loops to the machine's peak |
-//! | 11. [Measuring](measuring) | When is a measured difference real? |
-//! | 12. [Extending](extending) | How are an operation, an attention and a kernel added? |
+//! | 5. [From closure to rule](rules) | What does an operation leave in the graph, and when is it freed? |
+//! | 6. [Why topological order](order) | Why does naive recursion give a wrong gradient? |
+//! | 7. [Broadcasting](broadcasting) | What is the gradient of a repeated element? |
+//! | 8. [Safe softmax](softmax) | How is a quotient of exponentials computed without overflow? |
+//! | 9. [Attention](attention) | From three matrix products to tiles and the online softmax |
+//! | 10. [Training](training) | Dropout, initialisation, AdamW and Muon: what each does to numbers |
+//! | 11. [A fast matrix product](gemm) | From three loops to the machine's peak |
+//! | 12. [Measuring](measuring) | When is a measured difference real? |
+//! | 13. [Extending](extending) | How are an operation, an attention and a kernel added? |
 //!
 //! Each chapter ends with exercises. The solutions are tests: `cargo test -p retrograd-tests --test book` runs all of
 //! them, and they are in `tests/book`, one file for each chapter. The figures are files in
@@ -38,6 +39,7 @@ pub mod extending;
 pub mod gemm;
 pub mod measuring;
 pub mod order;
+pub mod rules;
 pub mod softmax;
 pub mod strides;
 pub mod tensors;

@@ -1,4 +1,4 @@
-//! Chapter 5: Why topological order: naive recursion on a diamond gives a wrong gradient.
+//! Chapter 6: Why topological order: naive recursion on a diamond gives a wrong gradient.
 //!
 //! The chain rule on a graph is written recursively (`ḡ(n) = Σ ḡ(m) · ∂m/∂n` over all uses `m`), so a
 //! recursive program seems natural: a node that receives a gradient passes it on to its inputs. On a
@@ -181,4 +181,4 @@
 //! 5. Set up a chain of 100 000 operations, and differentiate it and drop it. What would a recursion
 //!    do? (`a_long_chain`)
 //!
-//! Next: [broadcasting](super::broadcasting).
+//! Previous: [From closure to rule](super::rules). Next: [Broadcasting](super::broadcasting).

@@ -1,4 +1,4 @@
-//! Chapter 7: Numerically safe softmax: the same quotient without overflow, and its gradient.
+//! Chapter 8: Numerically safe softmax: the same quotient without overflow, and its gradient.
 //!
 //! # The function
 //!
@@ -181,4 +181,4 @@
 //! 5. With logits divided by a temperature `T`, which limits has the softmax for `T → 0` and for
 //!    `T → ∞`, and its largest gradient entry? (`temperature`)
 //!
-//! Next: [attention](super::attention).
+//! Previous: [Broadcasting](super::broadcasting). Next: [Attention](super::attention).

@@ -182,4 +182,4 @@
 //!    position? Test [`Layout::is_injective`](crate::tensor::layout::Layout::is_injective) against a
 //!    count. (`injective_layouts`)
 //!
-//! Next: [the chain rule on a graph](super::chain_rule).
+//! Previous: [Tensors](super::tensors). Next: [The chain rule on a graph](super::chain_rule).

@@ -179,4 +179,4 @@
 //! 5. A tensor of shape `[0, 3]` has no elements. What is its sum, its product and its mean?
 //!    (`reductions_of_nothing`)
 //!
-//! Next: [strides and views](super::strides).
+//! Next: [Strides and views](super::strides).

@@ -93,5 +93,32 @@ fn every_exercise_has_a_solution() {
         }
         chapters += 1;
     }
-    assert_eq!(chapters, 12);
+    assert_eq!(chapters, chapters_in_order().len());
+}
+
+/// The table of `src/book/mod.rs`: the title and the file of each chapter.
+fn chapters_in_order() -> Vec<(String, String)> {
+    let table = read("src/book/mod.rs");
+    let row = |line: &str| {
+        let (_, rest) = line.split_once(". [")?;
+        let (title, rest) = rest.split_once("](")?;
+        Some((title.to_string(), rest.split_once(')')?.0.to_string()))
+    };
+    table.lines().filter(|line| line.starts_with("//! | ")).filter_map(row).collect()
+}
+
+#[test]
+fn chapters_are_numbered_and_linked_in_order() {
+    let chapters = chapters_in_order();
+    for (i, (_, name)) in chapters.iter().enumerate() {
+        let text = read(&format!("src/book/{name}.rs"));
+        let link = |word: &str, (title, name): &(String, String)| {
+            format!("{word}: [{title}](super::{name}).")
+        };
+        let previous = i.checked_sub(1).map(|i| link("Previous", &chapters[i]));
+        let next = chapters.get(i + 1).map(|next| link("Next", next));
+        let links: Vec<String> = previous.into_iter().chain(next).collect();
+        assert!(text.starts_with(&format!("//! Chapter {}: ", i + 1)), "{name}");
+        assert!(text.ends_with(&format!("\n//! {}\n", links.join(" "))), "{name}: {links:?}");
+    }
 }
