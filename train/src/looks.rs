@@ -3,7 +3,6 @@
 
 use crate::files;
 use crate::folder::Folder;
-use crate::recipe::Recipe;
 use retrograd::nn::checkpoint::write_atomically;
 use retrograd::study::{RunLook, grouped};
 use serde::{Deserialize, Serialize};
@@ -158,9 +157,4 @@ fn words(value: &Value) -> String {
         }
         other => other.to_string(),
     }
-}
-
-/// The JSON form of a recipe.
-pub fn value(recipe: &Recipe) -> Value {
-    serde_json::to_value(recipe).expect("has a JSON form")
 }

@@ -1,6 +1,6 @@
 //! Samples from the model.
 
-use crate::cli::Args;
+use crate::cli::Sampling;
 use crate::output::{self, note, print, say};
 use crate::run::Run;
 use crate::stop::Result;
@@ -15,7 +15,7 @@ const TALES: [&str; 3] = ["Once upon a time", "\"Good morning,\" said the fox", 
 /// The prompts of the samples after training: for a text of the user, the first words of some of
 /// its paragraphs.
 pub fn prompts(run: &Run, beginnings: &[String]) -> Vec<String> {
-    if run.source.file.is_none() {
+    if run.source.as_ref().is_some_and(|source| source.file.is_none()) {
         return TALES.map(str::to_string).to_vec();
     }
     let some = (0..3).map(|i| &beginnings[i * beginnings.len() / 3]);
@@ -69,11 +69,11 @@ pub struct Sample {
 
 /// Prints the prompt and its continuation by the model, `count` tokens or up to a text of `--stop`.
 /// `each` is called after each token.
-pub fn print_sample<O>(
-    run: &Run<O>,
+pub fn print_sample(
+    run: &Run,
     prompt: &str,
-    count: usize,
-    args: &Args,
+    count: u64,
+    args: &Sampling,
     rng: &mut Rng,
     each: impl Fn(),
 ) -> Result<Sample> {
@@ -82,7 +82,7 @@ pub fn print_sample<O>(
     print(format_args!("{prompt}"));
     let mut speed = Speed::default();
     let begin = Instant::now();
-    let generated = run.model.generate(&tokens, args.sampler(), rng).take(count);
+    let generated = run.model.generate(&tokens, args.sampler(), rng).take(count as usize);
     let mut stream = Some(run.tokenizer.decode_stream_after(&tokens));
     // At the end, what is left of an incomplete character.
     let texts = generated.inspect(|&token| all.push(token)).map(Some).chain([None]);

@@ -105,8 +105,8 @@ impl Text {
 fn note_if_pipe(path: &Path) {
     if is_pipe(path) {
         note!(
-            "note: {} is a pipe: reading to its end. To --resume, save the text in a file \
-             and pass it by --data",
+            "note: {} is a pipe: reading to its end. To resume the run, save the text in a \
+             file and pass it by --data",
             path.display()
         );
     }

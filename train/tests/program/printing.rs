@@ -16,7 +16,7 @@ const EXAMPLES: [Example; 6] = [
     ("attention", &["--steps", "1", "--out", "o"], &["pronoun.html", "dates.html"]),
     (
         "retrograd",
-        &["--preset", "tiny", "--steps", "2", "--out", "o"],
+        &["train", "--preset", "tiny", "--steps", "2", "--out", "o"],
         &["checkpoint.safetensors", "log.jsonl", "run.html"],
     ),
 ];
@@ -56,8 +56,8 @@ fn a_closed_pipe_does_not_end_the_run() {
 #[test]
 fn samples_end_when_the_pipe_is_closed() {
     let place = Place::new();
-    place.run(&["--preset", "tiny", "--steps", "2", "--out", "o", "--quiet"]).ok();
-    let endless = ["--out", "o", "--sample", "The", "--tokens", "100000000"];
+    place.run(&["train", "--preset", "tiny", "--steps", "2", "--out", "o", "--quiet"]).ok();
+    let endless = ["sample", "--out", "o", "The", "--tokens", "100000000"];
     run(place.retrograd(&endless).stdout(Stdio::piped())).ok();
 }
 
@@ -99,9 +99,9 @@ fn an_unknown_instruction_set_is_an_error_at_the_start() {
 #[test]
 fn a_model_larger_than_memory_is_an_error() {
     let large = [
-        ["--preset", "tiny", "--width", "16384", "--layers", "64"],
-        ["--preset", "tiny", "--width", "16384", "--layers", "1"],
-        ["--preset", "tiny", "--context", "30000", "--batch", "65536"],
+        ["train", "--preset", "tiny", "--width", "16384", "--layers", "64"],
+        ["train", "--preset", "tiny", "--width", "16384", "--layers", "1"],
+        ["train", "--preset", "tiny", "--context", "30000", "--batch", "65536"],
     ];
     for args in large {
         let place = Place::new();
@@ -129,11 +129,11 @@ fn too_little_memory_for_the_program_is_an_error_at_the_start() {
         let place = Place::new();
         limited(command(&place, name, args), &place, 30_000).failed(1, &said);
     }
-    let threads = ["--preset", "tiny", "--threads", "64"];
+    let threads = ["train", "--preset", "tiny", "--threads", "64"];
     for (kilobytes, args) in [
-        (20_000, &threads[..2]),
-        (60_000, &threads[..2]),
-        (90_000, &threads[..2]),
+        (20_000, &threads[..3]),
+        (60_000, &threads[..3]),
+        (90_000, &threads[..3]),
         (200_000, &threads),
     ] {
         let place = Place::new();
