@@ -4,7 +4,7 @@
 //! the error codes and the messages that are this library's are compared. The messages on the page are
 //! written by
 //!
-//!     RETROGRAD_WRITE_DOCS=1 cargo test --test compile_errors
+//!     RETROGRAD_WRITE_DOCS=1 cargo test -p retrograd-tests --test compile_errors
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -146,7 +146,7 @@ fn version() -> String {
 
 #[test]
 fn wrong_programs_fail_as_the_page_says_and_right_ones_compile() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/COMPILE_ERRORS.md");
+    let path = retrograd_support::path("docs/COMPILE_ERRORS.md");
     let page = fs::read_to_string(&path).expect("the page");
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();

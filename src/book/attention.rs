@@ -238,7 +238,7 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/attention.rs`; `cargo test --test book attention` runs them.
+//! The solutions are tests in `tests/book/attention.rs`; `cargo test -p retrograd-tests --test book attention` runs them.
 //!
 //! 1. Attention without a mask does not depend on the order of the keys. Show it, and show what a
 //!    causal mask changes. (`order_of_the_keys`)

@@ -147,7 +147,7 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/broadcasting.rs`; `cargo test --test book broadcasting` runs
+//! The solutions are tests in `tests/book/broadcasting.rs`; `cargo test -p retrograd-tests --test book broadcasting` runs
 //! them.
 //!
 //! 1. Write `sum_to` with `sum` and `sum_keepdim` only. (`sum_to_by_hand`)

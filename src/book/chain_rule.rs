@@ -183,7 +183,7 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/chain_rule.rs`; `cargo test --test book chain_rule` runs
+//! The solutions are tests in `tests/book/chain_rule.rs`; `cargo test -p retrograd-tests --test book chain_rule` runs
 //! them.
 //!
 //! 1. `y = x · x · x` by two multiplications has three paths from `x`. List their products at `x = 2`,

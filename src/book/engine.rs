@@ -140,7 +140,7 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/engine.rs`; `cargo test --test book engine` runs them.
+//! The solutions are tests in `tests/book/engine.rs`; `cargo test -p retrograd-tests --test book engine` runs them.
 //!
 //! 1. Give the small engine `exp` and a division. Which values does each rule save?
 //!    (`exp_and_division`)

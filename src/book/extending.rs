@@ -265,7 +265,7 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/extending.rs`; `cargo test --test book extending` runs them.
+//! The solutions are tests in `tests/book/extending.rs`; `cargo test -p retrograd-tests --test book extending` runs them.
 //!
 //! 1. Write `Pointwise` for the Gaussian `exp(-x²)`. Why can it not save its output in place of its
 //!    input? (`gaussian`)

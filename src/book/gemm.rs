@@ -219,7 +219,7 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/gemm.rs`; `cargo test --test book gemm` runs them.
+//! The solutions are tests in `tests/book/gemm.rs`; `cargo test -p retrograd-tests --test book gemm` runs them.
 //!
 //! 1. For which `n` do three `f32` matrices fit a cache of 32 KB, and of 1 MB? (`sizes_of_caches`)
 //! 2. How many FMAs per load have tiles of 1 × 1, 4 × 1, 6 × 4 and 12 × 2 vectors, and how many

@@ -152,7 +152,7 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/measuring.rs`; `cargo test --test book measuring` runs them.
+//! The solutions are tests in `tests/book/measuring.rs`; `cargo test -p retrograd-tests --test book measuring` runs them.
 //!
 //! 1. In the simulation of the figure, how many interrupted calls does it take until the median of
 //!    pairs is wrong by more than a tenth? (`how_much_noise_a_median_takes`)

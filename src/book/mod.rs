@@ -20,9 +20,9 @@
 //! | 11. [Measuring](measuring) | When is a measured difference real? |
 //! | 12. [Extending](extending) | How are an operation, an attention and a kernel added? |
 //!
-//! Each chapter ends with exercises. The solutions are tests: `cargo test --test book` runs all of
+//! Each chapter ends with exercises. The solutions are tests: `cargo test -p retrograd-tests --test book` runs all of
 //! them, and they are in `tests/book`, one file for each chapter. The figures are files in
-//! `docs/figures`, which `cargo run --example figures` draws.
+//! `docs/figures`, drawn by `tests/book/drawings`.
 //!
 //! Two programs accompany the book. `examples/scalar.rs` is reverse mode on single numbers, without a
 //! library. `examples/microgpt` trains a small GPT with it and, for comparison, with tensors.

@@ -170,7 +170,7 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/order.rs`; `cargo test --test book order` runs them.
+//! The solutions are tests in `tests/book/order.rs`; `cargo test -p retrograd-tests --test book order` runs them.
 //!
 //! 1. On which graphs is the first recursion (stop at a second arrival) right? (`right_on_trees`)
 //! 2. Write the depth-first topological order of a graph of [`Node`](crate::autograd::Node)s, and

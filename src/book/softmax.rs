@@ -170,7 +170,7 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/softmax.rs`; `cargo test --test book softmax` runs them.
+//! The solutions are tests in `tests/book/softmax.rs`; `cargo test -p retrograd-tests --test book softmax` runs them.
 //!
 //! 1. Prove `max(x) ≤ lse(x) ≤ max(x) + ln n`, and find logits for both equalities.
 //!    (`bounds_of_the_log_sum_exp`)

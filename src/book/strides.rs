@@ -168,7 +168,7 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/strides.rs`; `cargo test --test book strides` runs them.
+//! The solutions are tests in `tests/book/strides.rs`; `cargo test -p retrograd-tests --test book strides` runs them.
 //!
 //! 1. Write a layout that reads a storage of 9 elements as the anti-diagonal `[2, 4, 6]`.
 //!    (`anti_diagonal`)

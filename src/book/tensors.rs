@@ -165,7 +165,7 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/tensors.rs`; `cargo test --test book tensors` runs them.
+//! The solutions are tests in `tests/book/tensors.rs`; `cargo test -p retrograd-tests --test book tensors` runs them.
 //!
 //! 1. What are the strides of a contiguous tensor of shape `[2, 3, 4, 5]`, and at which position is
 //!    `[1, 2, 3, 4]`? (`strides_of_four_axes`)

@@ -210,7 +210,7 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/training.rs`; `cargo test --test book training` runs them.
+//! The solutions are tests in `tests/book/training.rs`; `cargo test -p retrograd-tests --test book training` runs them.
 //!
 //! 1. `tanh(x) ≈ x` near 0. Which variance keeps the mean square of small activations through
 //!    `tanh(W x)`, and what happens to large ones? (`tanh_layers`)

@@ -1,4 +1,37 @@
 //! What tests of several packages share.
 #![forbid(unsafe_code)]
 
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
 pub mod panics;
+
+/// A file of the repository, by its path from the root.
+pub fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+}
+
+/// A file of PyTorch's results or other programs' files, see `tests/fixtures/README.md`.
+pub fn fixture(name: &str) -> PathBuf {
+    path("tests/fixtures").join(name)
+}
+
+/// The text of a file of the repository.
+#[track_caller]
+pub fn read(name: &str) -> String {
+    fs::read_to_string(path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// Whether documents are to be written.
+pub fn is_writing() -> bool {
+    env::var_os("RETROGRAD_WRITE_DOCS").is_some()
+}
+
+/// Asserts that a file of the repository is this text, or writes it if the environment has `RETROGRAD_WRITE_DOCS`.
+#[track_caller]
+pub fn check_written(name: &str, text: &str) {
+    if is_writing() {
+        fs::write(path(name), text).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    assert!(read(name) == text, "{name} is old: RETROGRAD_WRITE_DOCS=1 writes it");
+}

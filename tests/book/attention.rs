@@ -94,8 +94,7 @@ fn a_sink_is_another_start() {
 
 #[test]
 fn tiles_have_the_sizes_that_the_chapter_says() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tensor/src/kernels/attention/mod.rs");
-    let source = std::fs::read_to_string(path).unwrap();
+    let source = retrograd_support::read("tensor/src/kernels/attention/mod.rs");
     assert!(
         source.contains("const TILE: usize = 64;") && source.contains("const QUERIES: usize = 32;")
     );

@@ -1,7 +1,7 @@
-//! The figures are what the example `figures` draws, and the book shows all of them.
+//! The figures are what is drawn, and the book shows all of them.
 
+use retrograd_support::{is_writing, path, read};
 use std::fs;
-use std::path::Path;
 
 /// A text without its numbers, and its numbers.
 fn numbers(text: &str) -> (String, Vec<f64>) {
@@ -25,12 +25,14 @@ fn same(a: &str, b: &str) -> bool {
 
 #[test]
 fn committed_figures_are_what_is_drawn() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/figures");
+    let folder = path("docs/figures");
     let drawn = crate::drawings::all();
     for (name, svg) in &drawn {
-        let path = folder.join(format!("{name}.svg"));
-        let file = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        assert!(same(&file, svg), "{name}.svg is old (hint: cargo run --example figures)");
+        let file = format!("docs/figures/{name}.svg");
+        if is_writing() {
+            fs::write(path(&file), svg).unwrap();
+        }
+        assert!(same(&read(&file), svg), "{file} is old: RETROGRAD_WRITE_DOCS=1 writes it");
         assert!(!svg.contains("\n\n"), "{name}.svg: an empty line ends a figure in Markdown");
     }
     let files = fs::read_dir(folder).unwrap().filter(|entry| {
@@ -41,7 +43,7 @@ fn committed_figures_are_what_is_drawn() {
 
 #[test]
 fn every_figure_is_in_the_book() {
-    let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/book");
+    let book = path("src/book");
     let chapters: String = fs::read_dir(book)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -63,9 +65,8 @@ fn figures_that_differ_are_told_apart() {
 /// Every exercise names its solution, and it is a test.
 #[test]
 fn every_exercise_has_a_solution() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut chapters = 0;
-    for entry in fs::read_dir(root.join("src/book")).unwrap() {
+    for entry in fs::read_dir(path("src/book")).unwrap() {
         let path = entry.unwrap().path();
         let Some(name) = path.file_name().and_then(|n| n.to_str()).filter(|n| n.ends_with(".rs"))
         else {
@@ -76,7 +77,7 @@ fn every_exercise_has_a_solution() {
         }
         let text = fs::read_to_string(&path).unwrap();
         let (_, exercises) = text.split_once("//! # Exercises").unwrap_or_else(|| panic!("{name}"));
-        let solutions = fs::read_to_string(root.join("tests/book").join(name)).unwrap();
+        let solutions = read(&format!("tests/book/{name}"));
         let names: Vec<&str> =
             exercises.split("(`").skip(1).map(|rest| rest.split('`').next().unwrap()).collect();
         let count = exercises

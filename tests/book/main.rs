@@ -3,6 +3,7 @@
 mod attention;
 mod broadcasting;
 mod chain_rule;
+mod drawings;
 mod engine;
 mod extending;
 mod figures;
@@ -15,11 +16,7 @@ mod strides;
 mod tensors;
 mod training;
 
-// Files of the examples, without changes.
-#[allow(dead_code, reason = "its main program")]
-#[path = "../../examples/figures/drawings/mod.rs"]
-mod drawings;
+// The example, without changes.
 #[allow(dead_code, unused_imports, reason = "its main program")]
 #[path = "../../examples/scalar.rs"]
 mod scalar;
-use scalar::output;

@@ -76,7 +76,7 @@ fn without_example(source: &str) -> Vec<&str> {
 
 #[test]
 fn every_group_of_public_functions_has_an_example() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = &retrograd_support::path("");
     let mut files = Vec::new();
     for name in ["tensor", "autograd", "nn", "study"] {
         rust_files(&root.join(name).join("src"), &mut files);

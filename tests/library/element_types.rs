@@ -2,12 +2,11 @@
 
 use retrograd::nn::checkpoint::{AnyTensor, Checkpoint};
 use retrograd::tensor::DType;
-use std::path::Path;
+use retrograd_support::fixture;
 
 #[test]
 fn every_element_type_of_pytorch_is_read() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let file = Checkpoint::load(&folder.join("dtypes.safetensors")).unwrap();
+    let file = Checkpoint::load(&fixture("dtypes.safetensors")).unwrap();
     assert!(file.unsupported.is_empty(), "{:?}", file.unsupported);
     let bits = |t: &AnyTensor| -> Vec<u64> {
         t.to_float::<f64>().unwrap().to_vec().into_iter().map(f64::to_bits).collect()

@@ -6,7 +6,7 @@ use retrograd::nn::checkpoint::{AnyTensor, Checkpoint, CheckpointError};
 use retrograd::nn::{npy, npz};
 use retrograd::prelude::*;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// The files of the fixture, and a folder to write them to.
@@ -17,8 +17,7 @@ struct Files {
 
 impl Files {
     fn new() -> Files {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/foreign.safetensors");
-        let fixture = Checkpoint::load(&path).unwrap();
+        let fixture = Checkpoint::load(&retrograd_support::fixture("foreign.safetensors")).unwrap();
         Files { fixture, folder: TempDir::new().unwrap() }
     }
 

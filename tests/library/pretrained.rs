@@ -9,15 +9,12 @@ use retrograd::nn::{
     AttentionKind, MlpKind, Names, NormKind, Positions, RopeConfig, StateDict, attention_layer,
 };
 use retrograd::prelude::*;
+use retrograd_support::fixture;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
-}
 
 fn logits_file(name: &str) -> Checkpoint {
     Checkpoint::load(&fixture(name).join("logits.safetensors")).unwrap()

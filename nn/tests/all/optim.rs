@@ -8,7 +8,6 @@ use retrograd_nn::schedule::Schedule;
 use retrograd_nn::{ConfigError, Layer, Linear, Module, Param, Pass, Visitor};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
-use std::path::Path;
 
 /// A matrix and a vector.
 #[derive(Debug)]
@@ -55,7 +54,7 @@ fn all_equal<T: Real>(m: &Two<T>, x: f64) -> Gradients<T> {
 
 #[test]
 fn five_steps_agree_with_pytorch() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/optim.safetensors");
+    let file = retrograd_support::fixture("optim.safetensors");
     let file = Checkpoint::load(&file).unwrap();
     let cases: String = file.read_note("cases").unwrap();
     let cases: serde_json::Value = serde_json::from_str(&cases).unwrap();

@@ -64,7 +64,7 @@ fn devices_are_refused_and_links_to_folders_not_followed() {
     write(&folder, "text", "words");
     symlink(folder.path(), folder.path().join("loop")).unwrap();
     assert_eq!(names(&Documents::read(folder.path()).unwrap()), ["text"]);
-    let pretrained = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/gpt2");
+    let pretrained = retrograd_support::fixture("gpt2");
     symlink("/dev/zero", folder.path().join("zero")).unwrap();
     let error = Documents::read(folder.path()).unwrap_err().to_string();
     assert!(error.contains("zero: it is not a regular file"), "{error}");

@@ -3,15 +3,14 @@
 //! `tests/fixtures/make_from_pytorch.py` runs PyTorch's lines, which are comments in `lines.rs`, and
 //! writes what they print. The page is made from both:
 //!
-//!     RETROGRAD_WRITE_DOCS=1 cargo test --test library from_pytorch
+//!     RETROGRAD_WRITE_DOCS=1 cargo test -p retrograd-tests --test library from_pytorch
 
 mod lines;
 
 use retrograd::prelude::*;
 use retrograd::tensor::Element;
+use retrograd_support::{check_written, read};
 use std::fmt::Write;
-use std::path::PathBuf;
-use std::{env, fs};
 
 /// Collects what lines print.
 #[derive(Default)]
@@ -104,14 +103,6 @@ impl<A: Shown, B: Shown, C: Shown> Shown for (A, B, C) {
     fn text(&self) -> String {
         format!("({}, {}, {})", self.0.text(), self.1.text(), self.2.text())
     }
-}
-
-fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
-}
-
-fn read(name: &str) -> String {
-    fs::read_to_string(path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
 /// A part of the page.
@@ -288,13 +279,5 @@ fn lines_print_what_pytorch_prints() {
     }
     assert!(python.len() >= 80, "{} lines", python.len());
 
-    let page = page(&parts, &p.0);
-    let to = "docs/FROM_PYTORCH.md";
-    if env::var_os("RETROGRAD_WRITE_DOCS").is_some() {
-        fs::write(path(to), &page).unwrap();
-    }
-    assert!(
-        read(to) == page,
-        "{to} is not that of lines.rs: the first lines of mod.rs say how to write it"
-    );
+    check_written("docs/FROM_PYTORCH.md", &page(&parts, &p.0));
 }

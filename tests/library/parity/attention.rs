@@ -1,77 +1,16 @@
 //! Attention against PyTorch's, forward and backward, by tests/fixtures/attention.safetensors.
-//! Run with `--nocapture` for the table.
 
-use retrograd::nn::StateDict;
-use retrograd::nn::attention::{Bias, Mask, MultiHeadAttention, MultiHeadConfig, Spec, attend};
-use retrograd::nn::checkpoint::{AnyTensor, Checkpoint};
+use super::{Bound, Fixture, close, parameters};
+use retrograd::nn::attention::{
+    Bias, Mask, MultiHeadAttention, MultiHeadConfig, Path, Spec, attend,
+};
 use retrograd::prelude::*;
-use std::collections::BTreeSet;
-use std::path::Path;
 
-const BOUND: f64 = 1e-10;
-
-struct Fixture {
-    file: Checkpoint,
-    used: BTreeSet<String>,
-    worst: f64,
-}
-
-impl Fixture {
-    fn load() -> Fixture {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let file = Checkpoint::load(&root.join("tests/fixtures/attention.safetensors")).unwrap();
-        Fixture { file, used: BTreeSet::new(), worst: 0.0 }
-    }
-
-    fn find(&mut self, name: &str) -> Option<AnyTensor> {
-        self.used.insert(name.to_string());
-        self.file.tensors.get(name).cloned()
-    }
-
-    fn real(&mut self, name: &str) -> Tensor<f64> {
-        match self.find(name) {
-            Some(AnyTensor::F64(x)) => x,
-            other => panic!("{name}: {other:?}"),
-        }
-    }
-
-    fn leaf(&mut self, name: &str) -> Var<f64> {
-        Var::leaf(self.real(name))
-    }
-
-    fn bool(&mut self, name: &str) -> Option<Tensor<bool>> {
-        match self.find(name)? {
-            AnyTensor::Bool(x) => Some(x),
-            other => panic!("{name}: {other:?}"),
-        }
-    }
-
-    fn same(&mut self, ours: &Tensor<f64>, name: &str) {
-        let theirs = self.real(name);
-        assert_eq!(ours.shape(), theirs.shape(), "{name}");
-        for (a, b) in ours.to_vec().into_iter().zip(theirs.to_vec()) {
-            let off = (a - b).abs();
-            assert!(off <= BOUND, "{name}: {a} and {b}");
-            self.worst = self.worst.max(off);
-        }
-    }
-
-    fn report(&mut self, case: &str) {
-        println!("{case:40} worst difference {:.1e}", self.worst);
-        self.worst = 0.0;
-    }
-
-    /// Asserts that all tensors below a prefix were compared.
-    fn complete(&self, prefix: &str) {
-        let names = self.file.tensors.keys().filter(|name| name.starts_with(prefix));
-        let left: Vec<_> = names.filter(|name| !self.used.contains(*name)).collect();
-        assert!(left.is_empty(), "not compared: {left:?}");
-    }
-}
+const BOUND: Bound = Bound::Absolute(1e-10);
 
 #[test]
 fn scaled_dot_product_attention() {
-    let mut f = Fixture::load();
+    let f = Fixture::load("attention.safetensors");
     // With PyTorch's is_causal query i attends to the keys up to i, for any lengths.
     let causal = || Spec::new().causal_top_left();
     let cases = [
@@ -108,29 +47,22 @@ fn scaled_dot_product_attention() {
                 spec.clone().bias(Bias::Additive(bias))
             }
         };
-        let paths = [retrograd::nn::attention::Path::Composed, Default::default()];
-        let tiled = spec().needs_composed().is_none();
-        for path in paths.into_iter().chain(tiled.then_some(retrograd::nn::attention::Path::Tiled))
-        {
-            let y = attend(&q, &k, &v, &spec().path(path));
-            f.same(y.value(), &at("out"));
-            let gout = f.real(&at("gout"));
-            let grads = y.backward_with(&gout);
-            let leaves = [("g_q", Some(&q)), ("g_k", Some(&k)), ("g_v", Some(&v))];
-            for (part, x) in leaves.into_iter().chain([("g_bias", bias.as_ref())]) {
-                if let Some(x) = x {
-                    f.same(grads.get(x).unwrap(), &at(part));
-                }
-            }
+        let mut leaves = vec![("g_q", q), ("g_k", k), ("g_v", v)];
+        leaves.extend(bias.clone().map(|bias| ("g_bias", bias)));
+        let tiled = spec().needs_composed().is_none().then_some(Path::Tiled);
+        for path in [Path::Composed, Path::default()].into_iter().chain(tiled) {
+            let [(_, q), (_, k), (_, v), ..] = &leaves[..] else { unreachable!() };
+            let y = attend(q, k, v, &spec().path(path));
+            let worst = f.check(&format!("sdpa.{name}"), &y, &leaves, BOUND);
+            println!("{:40} {path:?} {worst:.1e}", format!("sdpa.{name}"));
         }
-        f.report(&format!("sdpa.{name}"));
     }
-    f.complete("sdpa.");
+    f.all_read(|name| name.starts_with("sdpa."));
 }
 
 #[test]
 fn multihead_attention() {
-    let mut f = Fixture::load();
+    let f = Fixture::load("attention.safetensors");
     let plain = MultiHeadConfig::new(4, 2);
     let widths = MultiHeadConfig { key_width: 5, value_width: 3, ..plain.clone() };
     let no_bias = MultiHeadConfig { bias: false, ..plain.clone() };
@@ -158,10 +90,7 @@ fn multihead_attention() {
     for (name, config) in cases {
         let at = |part: &str| format!("mha.{name}.{part}");
         let module = MultiHeadAttention::<f64>::new(&config, &mut Rng::new(1));
-        let state: StateDict<f64> = f.file.get(&at("state")).unwrap();
-        module.load_state_dict(&state).unwrap();
-        f.used.extend(state.keys().map(|n| at(&format!("state.{n}"))));
-
+        module.load_state_dict(&f.dict(&at("state"))).unwrap();
         let [q, k, v] = ["query", "key", "value"].map(|x| f.leaf(&at(x)));
         let mut spec = Spec::new();
         if let Some(drop) = f.bool(&at("drop_keys")) {
@@ -183,20 +112,18 @@ fn multihead_attention() {
         let (y, w) = module.forward_with_weights(&q, &k, &v, &spec, &mut Pass::eval());
         let want = f.real(&at("weights"));
         let w = if want.rank() < w.rank() { w.mean(-3) } else { w };
-        f.same(y.value(), &at("out"));
-        f.same(w.value(), &at("weights"));
-        f.same(module.forward(&q, &k, &v, &spec, &mut Pass::eval()).value(), &at("out"));
-
-        let seeds = (f.real(&at("gout")), f.real(&at("gweights")));
-        let loss = y.mul(&Var::constant(seeds.0)).sum(..) + w.mul(&Var::constant(seeds.1)).sum(..);
-        let grads = loss.backward();
-        for (part, x) in [("g_query", &q), ("g_key", &k), ("g_value", &v)] {
-            f.same(grads.get(x).unwrap(), &at(part));
+        let alone = module.forward(&q, &k, &v, &spec, &mut Pass::eval());
+        let mut worst = close(&at("weights"), w.value(), &want, BOUND);
+        for y in [&y, &alone] {
+            worst = worst.max(close(&at("out"), y.value(), &f.real(&at("out")), BOUND));
         }
-        for (param, p) in module.named_parameters() {
-            f.same(grads.by_id(p.id()).unwrap(), &at(&format!("grad.{param}")));
-        }
-        f.report(&format!("mha.{name}"));
+        let seeds = ["gout", "gweights"].map(|x| Var::constant(f.real(&at(x))));
+        let grads = (y.mul(&seeds[0]).sum(..) + w.mul(&seeds[1]).sum(..)).backward();
+        let inputs = [("g_query", q), ("g_key", k), ("g_value", v)];
+        let mut leaves = parameters(&module);
+        leaves.extend(inputs.map(|(name, x)| (name.to_string(), x)));
+        worst = worst.max(f.gradients(&format!("mha.{name}"), grads, &leaves, BOUND));
+        println!("{:40} {worst:.1e}", format!("mha.{name}"));
     }
-    f.complete("mha.");
+    f.all_read(|name| name.starts_with("mha."));
 }

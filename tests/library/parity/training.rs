@@ -1,30 +1,28 @@
-//! Ten training steps of a small Gpt against PyTorch: losses, gradients and final weights.
+//! Ten training steps of a small Gpt against PyTorch: losses, gradients and final weights; and the same weights as a
+//! state dict of nanoGPT.
 
-use retrograd::nn::checkpoint::{AnyTensor, Checkpoint, Storable};
-use retrograd::nn::{Gpt, GptConfig, Module, Pass, StateDict, optim};
+use super::{Fixture, to};
+use retrograd::nn::checkpoint::{Checkpoint, Storable};
+use retrograd::nn::{StateDict, optim, pretrained};
 use retrograd::prelude::*;
 use retrograd::tensor::Real;
 use retrograd::tensor::settings::with_level;
 use retrograd::tensor::simd::Level;
+use safetensors::{Dtype, tensor::TensorView};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The recorded run of PyTorch; tests/fixtures/README.md lists the tensors.
-struct Fixture {
-    file: Checkpoint,
-    config: serde_json::Value,
+struct Recorded {
+    file: Fixture,
+    config: Value,
 }
 
-impl Fixture {
-    fn load(name: &str) -> Fixture {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-        let file = Checkpoint::load(&folder.join(name)).unwrap();
-        let config: String = file.read_note("config").unwrap();
-        Fixture { config: serde_json::from_str(&config).unwrap(), file }
-    }
-
-    fn size(&self, name: &str) -> usize {
-        self.config[name].as_u64().unwrap() as usize
+impl Recorded {
+    fn load(name: &str) -> Recorded {
+        let file = Fixture::load(name);
+        Recorded { config: file.note("config"), file }
     }
 
     fn number(&self, name: &str) -> f64 {
@@ -32,43 +30,34 @@ impl Fixture {
     }
 
     fn f64s(&self, name: &str) -> Vec<f64> {
-        match &self.file.tensors[name] {
-            AnyTensor::F64(t) => t.to_vec(),
-            AnyTensor::F32(t) => t.to_vec().into_iter().map(f64::from).collect(),
-            other => panic!("{name}: {other:?}"),
-        }
+        self.file.real(name).to_vec()
     }
 
     fn batch(&self, name: &str, step: usize) -> Tensor<i64> {
-        match &self.file.tensors[name] {
-            AnyTensor::I64(t) => t.select(0, step),
-            other => panic!("{name}: {other:?}"),
-        }
+        self.file.tensor(name).to_i64().unwrap().select(0, step)
     }
 
-    fn dict(&self, prefix: &str) -> StateDict<f64> {
-        self.file.get(prefix).unwrap()
-    }
-
-    fn model<T: Storable>(&self) -> Gpt<T> {
-        let config = GptConfig {
-            vocab: self.size("vocab_size"),
-            context: self.size("block_size"),
-            layers: self.size("n_layer"),
-            heads: self.size("n_head"),
-            width: self.size("n_embd"),
+    fn gpt_config(&self) -> GptConfig {
+        let size = |name: &str| self.config[name].as_u64().unwrap() as usize;
+        GptConfig {
+            vocab: size("vocab_size"),
+            context: size("block_size"),
+            layers: size("n_layer"),
+            heads: size("n_head"),
+            width: size("n_embd"),
             dropout: 0.0,
             bias: self.config["bias"].as_bool().unwrap(),
             tied: true,
             ..GptConfig::default()
-        };
-        let model = Gpt::new(config, &mut Rng::new(0)).unwrap();
-        let weights = self.dict("weights");
-        let weights = weights.iter().map(|(name, w)| {
-            let w = w.to_vec().into_iter().map(T::from_f64).collect();
-            (name.clone(), Tensor::from_vec(w, *weights[name].shape()))
-        });
-        model.load_state_dict(&weights.collect()).unwrap();
+        }
+    }
+
+    fn model<T: Storable>(&self) -> Gpt<T> {
+        let model = Gpt::new(self.gpt_config(), &mut Rng::new(0)).unwrap();
+        let weights = self.file.dict("weights");
+        model
+            .load_state_dict(&weights.iter().map(|(name, w)| (name.clone(), to(w))).collect())
+            .unwrap();
         model
     }
 }
@@ -87,7 +76,7 @@ fn wide<T: Real>(t: &Tensor<T>) -> Vec<f64> {
     t.to_vec().into_iter().map(|x| x.to_f64()).collect()
 }
 
-fn train<T: Storable>(fixture: &Fixture) -> Run {
+fn train<T: Storable>(fixture: &Recorded) -> Run {
     let model = fixture.model::<T>();
     let config = optim::AdamConfig {
         lr: 1.0,
@@ -131,13 +120,13 @@ const FIXTURES: [&str; 2] = ["gpt_training.safetensors", "gpt_training_nobias.sa
 #[test]
 fn ten_steps_agree_with_pytorch_in_f64() {
     for name in FIXTURES {
-        let fixture = Fixture::load(name);
+        let fixture = Recorded::load(name);
         let run = train::<f64>(&fixture);
         let losses = close("losses", &run.losses, &fixture.f64s("losses"), 1e-9);
         let norms = close("norms", &run.norms, &fixture.f64s("grad_norms"), 1e-9);
         let (mut grads, mut weights) = (0.0f64, 0.0f64);
         for step in [0, 9] {
-            let recorded = fixture.dict(&format!("grads.{step}"));
+            let recorded = fixture.file.dict(&format!("grads.{step}"));
             for (name, want) in &recorded {
                 let what = format!("{step}.{name}");
                 grads = grads.max(close(&what, &run.grads[&what], &want.to_vec(), 1e-8));
@@ -146,7 +135,7 @@ fn ten_steps_agree_with_pytorch_in_f64() {
             let made = run.grads.keys().filter(|n| n.starts_with(&of_step)).count();
             assert_eq!(recorded.len(), made, "gradients of step {step}");
         }
-        let last = fixture.dict("final");
+        let last = fixture.file.dict("final");
         assert!(last.keys().eq(run.last.keys()), "names of parameters");
         for (name, want) in last {
             // The gradients of key biases are rounding errors only, which Adam normalises to
@@ -163,7 +152,7 @@ fn ten_steps_agree_with_pytorch_in_f64() {
 #[test]
 fn ten_steps_agree_with_pytorch_in_f32() {
     for name in FIXTURES {
-        let fixture = Fixture::load(name);
+        let fixture = Recorded::load(name);
         let run = train::<f32>(&fixture);
         let mut worst = [0.0f64; 2];
         for (i, what) in ["losses", "losses_f32"].into_iter().enumerate() {
@@ -176,7 +165,7 @@ fn ten_steps_agree_with_pytorch_in_f32() {
         // Relative to the largest element of all, as some gradients are rounding errors only.
         let mut grads = 0.0f64;
         for step in [0, 9] {
-            let recorded = fixture.dict(&format!("grads.{step}"));
+            let recorded = fixture.file.dict(&format!("grads.{step}"));
             let size = |t: &Tensor<f64>| t.abs().max(..).item();
             let largest = recorded.values().map(size).fold(0.0, f64::max);
             for (name, want) in &recorded {
@@ -197,7 +186,7 @@ fn ten_steps_agree_with_pytorch_in_f32() {
 fn bits_do_not_depend_on_threads_or_level() {
     fn check<T: Storable>() {
         for name in FIXTURES {
-            let fixture = Fixture::load(name);
+            let fixture = Recorded::load(name);
             let mut fused: Option<Run> = None;
             for level in Level::available() {
                 let run = |n| with_level(level, || with_threads(n, || train::<T>(&fixture)));
@@ -216,4 +205,57 @@ fn bits_do_not_depend_on_threads_or_level() {
     }
     check::<f32>();
     check::<f64>();
+}
+
+/// The weights of a fixture, written by the reference implementation of the format.
+fn nanogpt_file(weights: &StateDict<f64>, layers: usize, context: usize, to: &Path) {
+    let mut all: BTreeMap<String, Tensor<f64>> =
+        weights.iter().map(|(name, w)| (format!("_orig_mod.{name}"), w.clone())).collect();
+    let head = weights["transformer.wte.weight"].clone();
+    all.insert("_orig_mod.lm_head.weight".into(), head);
+    for layer in 0..layers {
+        let mask = Tensor::<f64>::ones([1, 1, context, context]).tril(0);
+        all.insert(format!("_orig_mod.transformer.h.{layer}.attn.bias"), mask);
+    }
+    let bytes = |t: &Tensor<f64>| t.to_vec().into_iter().flat_map(f64::to_le_bytes).collect();
+    let data: Vec<(String, Vec<usize>, Vec<u8>)> =
+        all.into_iter().map(|(name, t)| (name, t.shape().to_vec(), bytes(&t))).collect();
+    let views = data.iter().map(|(name, shape, bytes)| {
+        (name.as_str(), TensorView::new(Dtype::F64, shape.clone(), bytes).unwrap())
+    });
+    std::fs::write(to, safetensors::serialize(views, None).unwrap()).unwrap();
+}
+
+/// With the prefix of a compiled model, causal masks as buffers, and the tied head under two names.
+#[test]
+fn state_dicts_of_nanogpt_can_be_loaded() {
+    let fixture = Recorded::load("gpt_training.safetensors");
+    let (weights, config) = (fixture.file.dict("weights"), fixture.gpt_config());
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("model.safetensors");
+    nanogpt_file(&weights, config.layers, config.context, &path);
+
+    let model = Gpt::<f64>::new(config, &mut Rng::new(0)).unwrap();
+    let file = Checkpoint::load(&path).unwrap();
+    let everything: StateDict<f64> = file.get("").unwrap();
+    assert_eq!(everything.len(), file.tensors.len());
+    assert!(everything.keys().all(
+        |name| name.starts_with("_orig_mod.transformer") || name == "_orig_mod.lm_head.weight"
+    ));
+
+    let mut dict: StateDict<f64> = file.get("_orig_mod").unwrap();
+    let error = model.load_state_dict(&dict).unwrap_err();
+    assert_eq!(error.unexpected, ["transformer.h.0.attn.bias", "transformer.h.1.attn.bias"]);
+    assert!(
+        error.missing.is_empty() && error.mismatched.is_empty() && error.conflicting.is_empty()
+    );
+    dict.retain(|name, _| !name.ends_with(".attn.bias"));
+    // The map does both.
+    let mapped: StateDict<f64> = pretrained::nanogpt().import(&file).unwrap();
+    assert!(mapped == dict, "{:?}", mapped.keys());
+    model.load_state_dict(&mapped).unwrap();
+
+    let (x, y) = (fixture.batch("batches.x", 0), fixture.batch("batches.y", 0));
+    let loss = model.loss(&x, &y, &mut Pass::eval()).item();
+    assert!((loss - fixture.f64s("losses")[0]).abs() < 1e-12, "{loss}");
 }

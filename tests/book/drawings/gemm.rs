@@ -115,8 +115,7 @@ pub(crate) fn blocks() -> String {
 
 /// A constant of the library's GEMM, read from its source.
 pub(crate) fn size(name: &str) -> usize {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tensor/src/kernels/gemm/params.rs");
-    let source = std::fs::read_to_string(path).expect("part of the repository");
+    let source = retrograd_support::read("tensor/src/kernels/gemm/params.rs");
     let start = format!("pub(super) const {name}: usize = ");
     let line = source.lines().find_map(|line| line.strip_prefix(&start)).expect("a constant");
     line.trim_end_matches(';').parse().expect("a number")

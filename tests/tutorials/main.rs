@@ -1,8 +1,8 @@
 //! Five tutorials on attention, walked through with every number that they print.
 //!
 //! ```sh
-//! cargo test --release --test library tutorials -- --nocapture     # with explanations
-//! cargo test --release --test library tutorials::s3 -- --nocapture # one of the five
+//! cargo test --release -p retrograd-tests --test tutorials -- --nocapture    # with explanations
+//! cargo test --release -p retrograd-tests --test tutorials s3 -- --nocapture # one of the five
 //! ```
 //!
 //! The tutorials are written for PyTorch and begin with random weights, so their results depend on PyTorch's random
