@@ -27,7 +27,7 @@ pub struct Attention {
 
 /// Writes the page.
 pub fn attention(args: &Attention) -> Result<()> {
-    let ModelFlags { out, checkpoint, tokenizer, .. } = &args.model;
+    let ModelFlags { out, checkpoint, tokenizer } = &args.model;
     let run = Run::of_folder(out.as_deref(), *checkpoint, tokenizer.as_ref())?;
     let tokens = run.encode(&args.text)?;
     if let Some(folder) = args.page.parent() {

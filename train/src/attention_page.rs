@@ -23,7 +23,7 @@ pub struct AttentionFlag {
     /// Also write a page of what heads attend to within a sentence, at several evaluations
     ///
     /// The sentence is one of the held-out text.
-    #[arg(long, value_name = "FILE", help_heading = RUN, hide_short_help = true)]
+    #[arg(long, value_name = "FILE", help_heading = RUN)]
     pub attention_page: Option<PathBuf>,
 }
 

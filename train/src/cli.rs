@@ -12,6 +12,7 @@ use crate::resume::Resume;
 use crate::sample::Sample;
 use crate::scaling::Scaling;
 use crate::stop::{Result, usage};
+use crate::tokenizer::TokenizerKind;
 use crate::train::Train;
 use crate::values::{above_0, above_0_up_to_1, at_least_0, count};
 use crate::xray::Xray;
@@ -26,6 +27,17 @@ use std::path::PathBuf;
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
+
+    /// Number of threads, of each process; results do not depend on it [default: one per core]
+    ///
+    /// Under mpiexec, the cores of a machine are divided among its ranks.
+    #[arg(long, global = true, value_name = "N", value_parser = count(1024), help_heading = RUN)]
+    #[arg(hide_short_help = true)]
+    pub threads: Option<u64>,
+
+    /// Print only the result
+    #[arg(long, global = true, help_heading = RUN, hide_short_help = true)]
+    pub quiet: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -42,16 +54,22 @@ pub enum Command {
     Arena(Arena),
 }
 
+/// The flags that `-h` shows, besides those without a heading; `--help` shows all.
+const USUAL: [&str; 8] =
+    ["steps", "batch", "context", "layers", "heads", "width", "lr", "attention"];
+
 impl Cli {
     /// # Errors
     /// The errors of clap, and requests for help, which are no errors.
     pub fn read(line: &[OsString]) -> std::result::Result<Cli, clap::Error> {
-        // `--lr -1` is an invalid value, not an unknown flag.
-        let negative_numbers_are_values = |arg: Arg| {
+        let adapt = |arg: Arg| {
+            let has_heading = arg.get_help_heading().is_some();
+            let is_usual = !has_heading || USUAL.contains(&arg.get_id().as_str());
+            // `--lr -1` is an invalid value, not an unknown flag.
             let takes_value = arg.get_action().takes_values();
-            arg.allow_negative_numbers(takes_value)
+            arg.hide_short_help(!is_usual).allow_negative_numbers(takes_value)
         };
-        let cli = Cli::command().mut_subcommands(|c| c.mut_args(negative_numbers_are_values));
+        let cli = Cli::command().mut_subcommands(|c| c.mut_args(adapt));
         Cli::from_arg_matches(&cli.try_get_matches_from(line)?)
     }
 }
@@ -72,20 +90,6 @@ Further commands: evaluate, xray, attention, compare, grid, scaling, arena.
     );
 }
 
-/// The threads and the amount of output.
-#[derive(Args, Clone, Debug, Default)]
-pub struct Common {
-    /// Number of threads, of each process; results do not depend on it [default: one per core]
-    ///
-    /// Under mpiexec, the cores of a machine are divided among its ranks.
-    #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RUN, hide_short_help = true)]
-    pub threads: Option<u64>,
-
-    /// Print only the result
-    #[arg(long, help_heading = RUN, hide_short_help = true)]
-    pub quiet: bool,
-}
-
 /// The model of a command that does not train.
 #[derive(Args, Clone, Debug)]
 pub struct ModelFlags {
@@ -100,11 +104,8 @@ pub struct ModelFlags {
     pub checkpoint: Which,
 
     /// The tokenizer of a folder without tokenizer.json: byte, or a file
-    #[arg(long, value_name = "NAME", hide_short_help = true)]
-    pub tokenizer: Option<crate::tokenizer::TokenizerKind>,
-
-    #[command(flatten)]
-    pub common: Common,
+    #[arg(long, value_name = "NAME")]
+    pub tokenizer: Option<TokenizerKind>,
 }
 
 /// A new run: its text, its first weights, and its recipe.
@@ -140,25 +141,21 @@ pub struct RunFlags {
     ///
     /// The last and the best one, by the held-out loss of the curve, are always kept.
     #[arg(long, value_name = "N", value_parser = count(1_000_000), help_heading = RUN)]
-    #[arg(hide_short_help = true)]
     pub keep: Option<u64>,
 
     /// Add the gradients of ranks by the all-reduce of MPI, in an order that it chooses
     ///
     /// The weights then depend on the number of ranks.
-    #[arg(long, help_heading = RUN, hide_short_help = true)]
+    #[arg(long, help_heading = RUN)]
     pub all_reduce: bool,
 
     /// Do not write the page of the run, run.html, nor looks.jsonl, which it is made from
-    #[arg(long, help_heading = RUN, hide_short_help = true)]
+    #[arg(long, help_heading = RUN)]
     pub no_page: bool,
-
-    #[command(flatten)]
-    pub common: Common,
 
     /// Tokens of each sample after training
     #[arg(long, value_name = "N", value_parser = count(100_000_000), default_value_t = 300)]
-    #[arg(help_heading = SAMPLES, hide_short_help = true)]
+    #[arg(help_heading = SAMPLES)]
     pub tokens: u64,
 
     #[command(flatten)]
@@ -171,28 +168,26 @@ pub struct RunFlags {
 pub struct Sampling {
     /// Sampling temperature; 0 is greedy decoding
     #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = at_least_0)]
-    #[arg(hide_short_help = true)]
     temperature: f64,
 
     /// Sample from the K most probable tokens only
-    #[arg(long, value_name = "K", value_parser = count(1_000_000), hide_short_help = true)]
+    #[arg(long, value_name = "K", value_parser = count(1_000_000))]
     top_k: Option<u64>,
 
     /// Sample from the most probable tokens only, as many as are needed for probability P
-    #[arg(long, value_name = "P", value_parser = above_0_up_to_1, hide_short_help = true)]
+    #[arg(long, value_name = "P", value_parser = above_0_up_to_1)]
     top_p: Option<f64>,
 
     /// Sample only tokens that are at least P times as probable as the most probable one
-    #[arg(long, value_name = "P", value_parser = above_0_up_to_1, hide_short_help = true)]
+    #[arg(long, value_name = "P", value_parser = above_0_up_to_1)]
     min_p: Option<f64>,
 
     /// Divide positive logits of tokens that occurred by X, multiply negative ones; 1 has no effect
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_0)]
-    #[arg(hide_short_help = true)]
     repetition_penalty: f64,
 
     /// End a sample before this text; may be given several times
-    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
 }
 
@@ -220,21 +215,6 @@ impl Sampling {
 }
 
 impl Command {
-    /// The number of threads that was asked for.
-    pub fn threads(&self) -> Option<u64> {
-        match self {
-            Command::Train(args) => args.run.common.threads,
-            Command::Resume(args) => args.run.common.threads,
-            Command::Grid(args) => args.run.common.threads,
-            Command::Sample(args) => args.model.common.threads,
-            Command::Evaluate(args) => args.model.common.threads,
-            Command::Xray(args) => args.common.threads,
-            Command::Attention(args) => args.model.common.threads,
-            Command::Scaling(args) => args.threads,
-            Command::Compare(_) | Command::Arena(_) => None,
-        }
-    }
-
     /// Whether the attention variants are to be listed instead.
     pub fn lists_attention(&self) -> bool {
         let recipe = match self {

@@ -54,7 +54,7 @@ pub fn described(metrics: &TextMetrics, lost_share: f64) -> String {
 
 /// Evaluates a model on the whole held-out part of its text, or of another one.
 pub fn evaluate(args: &Evaluate, ranks: &Ranks) -> Result<()> {
-    let ModelFlags { out, checkpoint, tokenizer, .. } = &args.model;
+    let ModelFlags { out, checkpoint, tokenizer } = &args.model;
     let prepare = || {
         let run = Run::of_folder(out.as_deref(), *checkpoint, tokenizer.as_ref())?;
         let (text, corpus) = match (&args.data, &run.source) {

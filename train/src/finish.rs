@@ -1,6 +1,6 @@
 //! The end of a run: the final loss, samples, and commands to try next.
 
-use crate::cli::{RunFlags, program, quoted};
+use crate::cli::{program, quoted};
 use crate::evaluate::described;
 use crate::folder::Folder;
 use crate::line::{Done, Evaluation, Line, Metrics, PerByte, Step};
@@ -14,6 +14,7 @@ use crate::session::Session;
 use crate::signals::StopRequest;
 use crate::stop::Result;
 use crate::tokenizer::TokenizerKind;
+use crate::train::Job;
 use indicatif::{HumanBytes, HumanCount};
 use retrograd::nn::StateDict;
 use retrograd::nn::training::Purpose;
@@ -23,12 +24,11 @@ use retrograd::prelude::*;
 pub fn finish(
     session: &Session<'_>,
     log: Option<&mut Log>,
-    flags: &RunFlags,
+    &Job { flags, quiet, .. }: &Job<'_>,
     seconds: f64,
     request: &StopRequest,
 ) -> Result<()> {
     let Session { run, text, corpus, folder, ranks, .. } = *session;
-    let quiet = flags.common.quiet;
     let metrics = session.metrics(&corpus.windows(run.recipe.context), request);
     let signal = ranks.share(&request.exit_code()).into_iter().find_map(|code| code);
     let Some(log) = log else { return Ok(()) };

@@ -27,12 +27,12 @@ pub struct Grid {
     #[arg(required = true, value_name = "FLAG=VALUES")]
     values: Vec<String>,
 
-    #[command(flatten)]
-    pub new: NewRun,
-
     /// The folder of the runs
     #[arg(long, value_name = "DIR", default_value = "out/grid")]
     out: PathBuf,
+
+    #[command(flatten)]
+    pub new: NewRun,
 
     #[command(flatten)]
     pub run: RunFlags,
@@ -130,9 +130,9 @@ fn point(flags: &[(&str, &str)], args: &Grid, line: &[OsString]) -> Result<Point
     let mut train: Vec<OsString> = vec![line[0].clone(), "train".into()];
     train.extend(common(args, &line[2..]));
     train.extend(flags.iter().map(|(flag, value)| format!("--{flag}={value}").into()));
-    train.extend(["--out".into(), folder.clone().into_os_string(), "--quiet".into()]);
+    train.extend(["--out".into(), folder.clone().into_os_string()]);
     match Cli::read(&train) {
-        Ok(Cli { command: Some(Command::Train(args)) }) => Ok(Point { name, folder, args }),
+        Ok(Cli { command: Some(Command::Train(args)), .. }) => Ok(Point { name, folder, args }),
         Ok(_) => unreachable!("the command is train"),
         Err(e) => {
             let text = e.to_string();
@@ -141,17 +141,14 @@ fn point(flags: &[(&str, &str)], args: &Grid, line: &[OsString]) -> Result<Point
     }
 }
 
-/// The arguments without the values of the grid, `--out` and `--quiet`.
+/// The arguments without the values of the grid and `--out`.
 fn common(args: &Grid, line: &[OsString]) -> Vec<OsString> {
     let (mut all, mut kept) = (line.iter(), Vec::new());
     while let Some(argument) = all.next() {
         let text = argument.to_string_lossy();
         if text == "--out" {
             all.next();
-        } else if !text.starts_with("--out=")
-            && text != "--quiet"
-            && !args.values.contains(&text.to_string())
-        {
+        } else if !text.starts_with("--out=") && !args.values.contains(&text.to_string()) {
             kept.push(argument.clone());
         }
     }
@@ -169,7 +166,13 @@ fn run(Point { folder, args, .. }: &Point) -> Result<Done> {
         true => resume::earlier(out, recipe.steps, data.as_deref(), Some(recipe), &ranks),
         false => fresh(&args.new, out, &args.xray, &ranks),
     };
-    let job = Job { flags: &args.run, xray: &args.xray, attention: None, preset: recipe.preset };
+    let job = Job {
+        flags: &args.run,
+        quiet: true,
+        xray: &args.xray,
+        attention: None,
+        preset: recipe.preset,
+    };
     train_run(begin, &job, &ranks)?;
     finished(folder).ok_or("its log has no result").or_failed(folder.display())
 }

@@ -63,21 +63,21 @@ pub fn main(line: impl IntoIterator<Item = OsString>) -> ExitCode {
     retrograd::study::from_env();
     let line: Vec<OsString> = line.into_iter().collect();
     let done = Ranks::start().or_else(failed).and_then(|ranks| {
-        let done = parse(&line, &ranks).and_then(|command| match command {
-            Some(command) => {
-                let threads = ranks.threads(command.threads());
-                environment::check_memory(threads);
-                with_threads(threads, || begin(&command, &line, &ranks))
-            }
-            None => Ok(()),
+        let done = parse(&line, &ranks).and_then(|cli| {
+            let threads = ranks.threads(cli.threads);
+            environment::check_memory(threads);
+            with_threads(threads, || begin(&cli, &line, &ranks))
         });
         ranks.agree(done)
     });
     output::end(done.map_or_else(Stop::report, |()| ExitCode::SUCCESS))
 }
 
-/// The command; `None` if the flags request a text, which is printed.
-fn parse(line: &[OsString], ranks: &Ranks) -> Result<Option<Command>> {
+/// The command line.
+///
+/// # Errors
+/// Also requests for help, which is printed: [`Stop::Reported`] with the exit code 0.
+fn parse(line: &[OsString], ranks: &Ranks) -> Result<Cli> {
     ranks.check_same(&program(line, ranks)?)?;
     let cli = match Cli::read(line) {
         Ok(cli) => cli,
@@ -89,17 +89,11 @@ fn parse(line: &[OsString], ranks: &Ranks) -> Result<Option<Command>> {
                 }
             }
             // Of help and version it is 0.
-            let code = e.exit_code() as u8;
-            return if code == 0 { Ok(None) } else { Err(Stop::Reported(code)) };
+            return Err(Stop::Reported(e.exit_code() as u8));
         }
     };
     environment::check(LESS_MEMORY);
-    match cli.command {
-        None => cli::introduce(),
-        Some(command) if command.lists_attention() => cli::list_attention(),
-        Some(command) => return Ok(Some(command)),
-    }
-    Ok(None)
+    Ok(cli)
 }
 
 /// What must be the same on all ranks from the start.
@@ -127,17 +121,27 @@ fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, &b| (sum ^ u32::from(b)).wrapping_mul(0x0100_0193))
 }
 
-fn begin(command: &Command, line: &[OsString], ranks: &Ranks) -> Result<()> {
+fn begin(cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
+    match &cli.command {
+        None => cli::introduce(),
+        Some(command) if command.lists_attention() => cli::list_attention(),
+        Some(command) => return run_command(command, cli, line, ranks),
+    }
+    Ok(())
+}
+
+fn run_command(command: &Command, cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
+    let quiet = cli.quiet;
     match command {
-        Command::Train(args) => train::train(args, ranks),
-        Command::Resume(args) => resume::resume(args, ranks),
+        Command::Train(args) => train::train(args, quiet, ranks),
+        Command::Resume(args) => resume::resume(args, quiet, ranks),
         Command::Evaluate(args) => evaluate::evaluate(args, ranks),
         Command::Grid(args) => grid::grid(args, line, ranks),
         Command::Scaling(args) => scaling::scaling(args, ranks),
         Command::Arena(args) => arena::arena(args, ranks).or_else(failed),
         // The others are for one process.
         _ if !ranks.is_first() => Ok(()),
-        Command::Sample(args) => sample::sample(args),
+        Command::Sample(args) => sample::sample(args, quiet),
         Command::Xray(args) => xray::xray(args),
         Command::Attention(args) => attention::attention(args),
         Command::Compare(args) => compare::compare(args),

@@ -46,9 +46,10 @@ pub struct Resume {
 }
 
 /// Trains to the last step.
-pub fn resume(args: &Resume, ranks: &Ranks) -> Result<()> {
+pub fn resume(args: &Resume, quiet: bool, ranks: &Ranks) -> Result<()> {
     let job = Job {
         flags: &args.run,
+        quiet,
         xray: &args.xray,
         attention: args.attention.attention_page.as_deref(),
         preset: None,

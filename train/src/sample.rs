@@ -37,19 +37,19 @@ pub struct Sample {
 }
 
 /// Prints the prompt and its continuation.
-pub fn sample(args: &Sample) -> Result<()> {
+pub fn sample(args: &Sample, quiet: bool) -> Result<()> {
     if args.prompt.is_empty() {
         return usage("the prompt is empty: give it at least one character");
     }
     args.sampling.check()?;
-    let ModelFlags { out, checkpoint, tokenizer, common } = &args.model;
+    let ModelFlags { out, checkpoint, tokenizer } = &args.model;
     let run = Run::of_folder(out.as_deref(), *checkpoint, tokenizer.as_ref())?;
     let seed = args.seed.unwrap_or_else(|| Purpose::Samples.seed(run.recipe.seed));
     with_matmul_precision(run.recipe.precision, || {
         let rng = &mut Rng::new(seed);
         let sample =
             samples::print_sample(&run, &args.prompt, args.tokens, &args.sampling, rng, || {})?;
-        if !common.quiet {
+        if !quiet {
             sample.speed.note();
         }
         match &args.attention_page {

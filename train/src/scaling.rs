@@ -1,13 +1,12 @@
 //! A prediction of the time of a training step on more cores: `scaling`.
 
-use crate::cli::{NewRun, RUN};
+use crate::cli::NewRun;
 use crate::folder::Folder;
 use crate::output::say;
 use crate::ranks::Ranks;
 use crate::session::Session;
 use crate::stop::{Result, usage};
 use crate::train::new_run;
-use crate::values::count;
 use clap::Args;
 use retrograd::prelude::*;
 use retrograd::study::regions::{RegionTree, record};
@@ -24,10 +23,6 @@ use std::time::{Duration, Instant};
 pub struct Scaling {
     #[command(flatten)]
     pub new: NewRun,
-
-    /// The most threads that are measured [default: one per core]
-    #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RUN)]
-    pub threads: Option<u64>,
 }
 
 /// The numbers of cores in the table.
@@ -51,7 +46,7 @@ pub fn scaling(args: &Scaling, ranks: &Ranks) -> Result<()> {
         return usage("scaling is about the threads of one process: start it without mpiexec");
     }
     let recording = recorded(args, ranks)?;
-    let most = ranks.threads(args.threads);
+    let most = retrograd::tensor::threads();
     let (overhead, is_measured) = overhead(most);
     let (regions, tasks) = recording.counts();
     say!(

@@ -33,12 +33,12 @@ use std::time::Instant;
 /// samples, and writes a checkpoint, a log and a page to a folder.
 #[derive(Args, Debug)]
 pub struct Train {
-    #[command(flatten)]
-    pub new: NewRun,
-
     /// The folder of the run [default: out/run, or the next free out/run-N]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub new: NewRun,
 
     #[command(flatten)]
     pub run: RunFlags,
@@ -51,9 +51,10 @@ pub struct Train {
 }
 
 /// Trains a new run.
-pub fn train(args: &Train, ranks: &Ranks) -> Result<()> {
+pub fn train(args: &Train, quiet: bool, ranks: &Ranks) -> Result<()> {
     let job = Job {
         flags: &args.run,
+        quiet,
         xray: &args.xray,
         attention: args.attention.attention_page.as_deref(),
         preset: args.new.recipe.preset,
@@ -75,6 +76,7 @@ pub struct Beginning {
 /// How a run is trained.
 pub struct Job<'a> {
     pub flags: &'a RunFlags,
+    pub quiet: bool,
     pub xray: &'a XrayFlags,
     /// The attention page.
     pub attention: Option<&'a Path>,
@@ -87,8 +89,7 @@ pub fn train_run(
     job: &Job<'_>,
     ranks: &Ranks,
 ) -> Result<()> {
-    let Job { flags, .. } = *job;
-    let quiet = flags.common.quiet;
+    let Job { flags, quiet, .. } = *job;
     let beginning = flags.sampling.check().and_then(|()| begin()).and_then(|beginning| {
         check_shards(&beginning.run, ranks)?;
         Ok(beginning)
@@ -143,7 +144,7 @@ pub fn train_run(
         if let Some(page) = log.as_mut().and_then(|log| log.page.as_mut()) {
             page.before_evaluation(&session);
         }
-        let done = finish::finish(&session, log.as_mut(), flags, seconds, &request);
+        let done = finish::finish(&session, log.as_mut(), job, seconds, &request);
         match (file, &mut log) {
             (Some(file), Some(log)) => done.or_else(|stop| session.rescue(&file, log, stop)),
             _ => done,

@@ -1,7 +1,7 @@
 //! Pages of training steps: `xray`, and `--xray` of a run.
 
 use crate::checkpoints::Which;
-use crate::cli::{Common, RUN};
+use crate::cli::RUN;
 use crate::folder::Folder;
 use crate::output::{note, say};
 use crate::ranks::Ranks;
@@ -43,9 +43,6 @@ pub struct Xray {
     /// Each takes the time of about ten steps.
     #[arg(long, value_name = "N", default_value_t = 0)]
     check: usize,
-
-    #[command(flatten)]
-    pub common: Common,
 }
 
 /// Writes the page of the next step of a run.
@@ -73,14 +70,12 @@ pub struct XrayFlags {
     /// A page in the folder of the run shows the forward and the backward pass, event by event, with values. The
     /// steps are not taken. Without a value: the first step, and the one after the last.
     #[arg(long, value_name = "STEPS", num_args = 0..=1, value_delimiter = ',', help_heading = RUN)]
-    #[arg(hide_short_help = true)]
     xray: Option<Vec<u64>>,
 
     /// With --xray: compare N elements of the gradient of each parameter with central differences
     ///
     /// The differences are those of the loss. Each takes the time of about ten steps.
     #[arg(long, value_name = "N", help_heading = RUN, requires = "xray", default_value_t = 0)]
-    #[arg(hide_short_help = true)]
     xray_check: usize,
 }
 

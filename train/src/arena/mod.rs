@@ -25,7 +25,7 @@ use train::Budget;
 /// Train every attention variant in the same small model on the same tasks, and compare them
 ///
 /// Prints one table, and writes it as table.md and table.csv. --quick takes two minutes on two cores, the whole half
-/// an hour at most. Under mpiexec, the runs are divided among processes.
+/// an hour at most. As many runs as threads are trained at the same time. Under mpiexec, the runs are divided among processes.
 #[derive(Args, Debug)]
 pub struct Arena {
     /// Train for fewer steps: two minutes on two cores
@@ -40,9 +40,6 @@ pub struct Arena {
     /// Seed of weights and data
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Runs at the same time, each with one thread [default: one per core]
-    #[arg(long, value_parser = count(1024), value_name = "N")]
-    threads: Option<u64>,
     /// Folder for the table
     #[arg(long, value_name = "DIR", default_value = "out/arena")]
     out: PathBuf,
@@ -67,7 +64,7 @@ pub fn arena(args: &Arena, ranks: &Ranks) -> Result<(), String> {
         budget.batch
     );
     let start = Instant::now();
-    let scores = train_all(kinds, &text, budget, args.threads, ranks);
+    let scores = train_all(kinds, &text, budget, ranks);
     if !ranks.is_first() {
         return Ok(());
     }
@@ -91,13 +88,7 @@ pub fn arena(args: &Arena, ranks: &Ranks) -> Result<(), String> {
 }
 
 /// Trains every variant on every task, several runs at a time, and divided among the ranks.
-fn train_all(
-    kinds: &[AttentionKind],
-    text: &Text,
-    budget: Budget,
-    threads: Option<u64>,
-    ranks: &Ranks,
-) -> Scores {
+fn train_all(kinds: &[AttentionKind], text: &Text, budget: Budget, ranks: &Ranks) -> Scores {
     let all = (0..kinds.len()).flat_map(|k| (0..Task::ALL.len()).map(move |t| (k, t)));
     let jobs: Vec<(usize, usize)> = all.skip(ranks.rank()).step_by(ranks.count()).collect();
     let bar = progress_bar(jobs.len());
@@ -113,7 +104,7 @@ fn train_all(
         })
     };
     std::thread::scope(|s| {
-        (0..ranks.threads(threads)).for_each(|_| drop(s.spawn(worker)));
+        (0..retrograd::tensor::threads()).for_each(|_| drop(s.spawn(worker)));
     });
     bar.finish_and_clear();
     let scores = scores.into_inner().expect("no worker panicked");
