@@ -1,12 +1,12 @@
 //! The training of a language model: [`Trainer`].
 
-use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::checkpoint::Checkpoint;
 use crate::gpt::{Gpt, Shards};
 use crate::module::Module;
 use crate::optim::{Optimizer, StepError};
 use crate::pass::Pass;
 use crate::schedule::Schedule;
-use crate::state::{LoadError, StateDict};
+use crate::state::StateDict;
 use crate::text::{Batch, Corpus, TextMetrics, Window};
 use retrograd_autograd::{Gradients, Var, no_grad, sharded};
 use retrograd_tensor::random::Key;
@@ -214,7 +214,8 @@ impl<'a> Trainer<'a> {
         let stepped = self.optimizer.step(&grads);
         self.strategy.share_parameters();
         // The same text on all ranks.
-        stepped.map_err(|e| if let StepError::OtherRank(_, e) = e { *e } else { e })?;
+        let own = |e| if let StepError::OtherRank(_, e) = e { *e } else { e };
+        stepped.map_err(|e| TrainError::Optimizer(own(e)))?;
         Ok(Step { number: self.steps, loss, lr, grad_norm })
     }
 
@@ -239,7 +240,7 @@ impl<'a> Trainer<'a> {
     ///
     /// # Errors
     /// If it is that of another model or optimiser, or is incomplete.
-    pub fn load(&mut self, file: &Checkpoint) -> Result<(), TrainError> {
+    pub fn load(&mut self, file: &Checkpoint) -> Result<(), Box<dyn std::error::Error>> {
         let (model, whole) = (file.get("model")?, file.get("optimizer")?);
         let steps = file.read_note("step")?;
         self.model.load_state_dict(&model)?;
@@ -300,18 +301,13 @@ pub fn evaluate(
     }))
 }
 
-/// An error of a [`Trainer`].
-#[derive(Debug)]
-#[non_exhaustive]
+/// Why a step was not taken.
+#[derive(Clone, Debug, PartialEq)]
 pub enum TrainError {
     /// The loss is not finite.
     Loss(f64),
-    /// The optimiser took no step.
+    /// The error of the optimiser.
     Optimizer(StepError),
-    /// A checkpoint cannot be read.
-    Checkpoint(CheckpointError),
-    /// A checkpoint does not fit.
-    Load(LoadError),
 }
 
 impl fmt::Display for TrainError {
@@ -319,21 +315,8 @@ impl fmt::Display for TrainError {
         match self {
             TrainError::Loss(loss) => write!(f, "the loss is {loss}"),
             TrainError::Optimizer(e) => e.fmt(f),
-            TrainError::Checkpoint(e) => e.fmt(f),
-            TrainError::Load(e) => e.fmt(f),
         }
     }
 }
 
 impl std::error::Error for TrainError {}
-
-macro_rules! from {
-    ($($variant:ident($error:ty)),*) => {
-        $(impl From<$error> for TrainError {
-            fn from(e: $error) -> TrainError {
-                TrainError::$variant(e)
-            }
-        })*
-    };
-}
-from!(Optimizer(StepError), Checkpoint(CheckpointError), Load(LoadError));

@@ -2,7 +2,7 @@
 
 use crate::files;
 use crate::folder::Folder;
-use crate::line::{Line, Step};
+use crate::line::{Line, Step, lines_of};
 use crate::looks::{self, Looks, Start};
 use crate::output::{note, say};
 use crate::page::restored;
@@ -71,14 +71,10 @@ fn run(path: &Path, notes: &mut Vec<String>) -> std::result::Result<RunPage, Str
     }
     let bytes =
         files::read(&folder.log()).map_err(|e| format!("its log.jsonl cannot be read: {e}"))?;
-    let (mut log, mut damaged) = (Vec::new(), 0);
-    for text in String::from_utf8_lossy(&bytes).split_inclusive('\n') {
-        match Line::read(text) {
-            Ok(line) => log.push(line),
-            // The last line may have been cut off with the process that wrote it.
-            Err(_) => damaged += usize::from(text.ends_with('\n')),
-        }
-    }
+    let text = String::from_utf8_lossy(&bytes);
+    let (log, damaged) = lines_of(&text, Line::read);
+    let (mut log, damaged): (Vec<Line>, _) =
+        (log.into_iter().map(|(line, _)| line).collect(), damaged.len());
     if log.is_empty() {
         return Err(match damaged {
             0 => "its log.jsonl is empty".into(),

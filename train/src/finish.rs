@@ -9,7 +9,7 @@ use crate::output::{note, say};
 use crate::progress::duration;
 use crate::recipe::Recipe;
 use crate::run::Run;
-use crate::samples::{Speed, print_sample, prompts};
+use crate::sample::{Speed, print_sample, prompts};
 use crate::session::Session;
 use crate::signals::StopRequest;
 use crate::stop::Result;

@@ -164,15 +164,9 @@ fn run(Point { folder, args, .. }: &Point) -> Result<Done> {
     let NewRun { data, recipe, .. } = &args.new;
     let begin = || match folder.join("checkpoint.safetensors").exists() {
         true => resume::earlier(out, recipe.steps, data.as_deref(), Some(recipe), &ranks),
-        false => fresh(&args.new, out, &args.xray, &ranks),
+        false => fresh(&args.new, out, &args.pages, &ranks),
     };
-    let job = Job {
-        flags: &args.run,
-        quiet: true,
-        xray: &args.xray,
-        attention: None,
-        preset: recipe.preset,
-    };
+    let job = Job { flags: &args.run, quiet: true, pages: &args.pages, preset: recipe.preset };
     train_run(begin, &job, &ranks)?;
     finished(folder).ok_or("its log has no result").or_failed(folder.display())
 }

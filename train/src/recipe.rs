@@ -60,56 +60,45 @@ pub enum ScheduleKind {
 pub const LESS_MEMORY: &str = "a smaller --width, --layers, --context or --batch needs less";
 
 /// The hyperparameters of a run. Two runs with equal recipes and texts have equal weights, bit for bit (with
-/// another precision than f32, if both CPUs support it or neither does).
+/// another precision than f32, if both CPUs support it or neither does). Older checkpoints lack some fields, which then have
+/// the values of nanoGPT's recipe, the default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Recipe {
-    #[serde(default)]
     pub tokenizer: TokenizerKind,
     pub layers: usize,
     pub heads: usize,
     pub width: usize,
     pub context: usize,
     pub dropout: f64,
-    #[serde(default)]
     pub attention: AttentionKind,
     /// Key and value heads; `None`: the default of the attention variant.
-    #[serde(default)]
     pub key_heads: Option<usize>,
-    #[serde(default)]
     pub qk_norm: bool,
-    #[serde(default)]
     pub norm: NormKind,
-    #[serde(default)]
     pub mlp: MlpKind,
-    #[serde(default)]
     pub positions: Positions,
-    #[serde(default)]
     pub optimizer: OptimizerKind,
-    #[serde(default)]
     pub schedule: ScheduleKind,
     /// Momentum of Muon; `None`: 0.85.
-    #[serde(default)]
     pub momentum: Option<f64>,
     /// Weight decay of matrices; `None`: 0.1 with AdamW, 0 with Muon.
-    #[serde(default)]
     pub weight_decay: Option<f64>,
     /// Learning rate of AdamW beside Muon; `None`: half of Muon's.
-    #[serde(default)]
     pub adam_lr: Option<f64>,
     pub batch: usize,
     /// The number of shards of a batch; `None`: 1, 2 or 4, by its size.
-    #[serde(default)]
     pub shards: Option<usize>,
     pub steps: u64,
     /// The peak learning rate.
     pub lr: f64,
     pub seed: u64,
     /// The precision of matrix multiplication.
-    #[serde(default, with = "name")]
+    #[serde(with = "name")]
     pub precision: MatmulPrecision,
     /// All of the configuration, for weights that come from another program: it may have parts that have no
     /// field of their own here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<GptConfig>,
 }
 

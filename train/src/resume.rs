@@ -1,6 +1,5 @@
 //! A run that goes on: `resume`.
 
-use crate::attention_page::AttentionFlag;
 use crate::cli::RunFlags;
 use crate::folder::Folder;
 use crate::output::note;
@@ -11,7 +10,7 @@ use crate::stop::{OrFailed, Result, failed, usage};
 use crate::text::Text;
 use crate::train::{Beginning, Job, train_run};
 use crate::values::count;
-use crate::xray::XrayFlags;
+use crate::xray::PageFlags;
 use clap::Args;
 use retrograd::nn::text::Corpus;
 use std::path::{Path, PathBuf};
@@ -39,21 +38,12 @@ pub struct Resume {
     pub run: RunFlags,
 
     #[command(flatten)]
-    xray: XrayFlags,
-
-    #[command(flatten)]
-    attention: AttentionFlag,
+    pages: PageFlags,
 }
 
 /// Trains to the last step.
 pub fn resume(args: &Resume, quiet: bool, ranks: &Ranks) -> Result<()> {
-    let job = Job {
-        flags: &args.run,
-        quiet,
-        xray: &args.xray,
-        attention: args.attention.attention_page.as_deref(),
-        preset: None,
-    };
+    let job = Job { flags: &args.run, quiet, pages: &args.pages, preset: None };
     let earlier = || earlier(args.out.as_deref(), args.steps, args.data.as_deref(), None, ranks);
     train_run(earlier, &job, ranks)
 }

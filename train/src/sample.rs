@@ -1,15 +1,18 @@
-//! Text that continues a prompt: `sample`.
+//! Text that continues a prompt: `sample`, and samples after training.
 
-use crate::attention_page;
+use crate::attention;
 use crate::cli::{ModelFlags, Sampling};
+use crate::output::{self, note, print, say};
 use crate::run::Run;
-use crate::samples;
 use crate::stop::{Result, usage};
 use crate::values::count;
 use clap::Args;
+use indicatif::HumanCount;
 use retrograd::nn::training::Purpose;
+use retrograd::nn::until;
 use retrograd::prelude::*;
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// Continue a text with a trained model
 #[derive(Args, Debug)]
@@ -47,14 +50,116 @@ pub fn sample(args: &Sample, quiet: bool) -> Result<()> {
     let seed = args.seed.unwrap_or_else(|| Purpose::Samples.seed(run.recipe.seed));
     with_matmul_precision(run.recipe.precision, || {
         let rng = &mut Rng::new(seed);
-        let sample =
-            samples::print_sample(&run, &args.prompt, args.tokens, &args.sampling, rng, || {})?;
+        let printed = print_sample(&run, &args.prompt, args.tokens, &args.sampling, rng, || {})?;
         if !quiet {
-            sample.speed.note();
+            printed.speed.note();
         }
         match &args.attention_page {
-            Some(path) => attention_page::of_sample(&run, sample.prompt, &sample.tokens, path),
+            Some(path) => attention::of_sample(&run, printed.prompt, &printed.tokens, path),
             None => Ok(()),
         }
     })
+}
+
+/// The prompts of the samples after training on the default text.
+const TALES: [&str; 3] = ["Once upon a time", "\"Good morning,\" said the fox", "THE LOST"];
+
+/// The prompts of the samples after training: for a text of the user, the first words of some of
+/// its paragraphs.
+pub fn prompts(run: &Run, beginnings: &[String]) -> Vec<String> {
+    if run.source.as_ref().is_some_and(|source| source.file.is_none()) {
+        return TALES.map(str::to_string).to_vec();
+    }
+    let some = (0..3).map(|i| &beginnings[i * beginnings.len() / 3]);
+    let lines =
+        some.map(|text| text.lines().next().filter(|line| !line.is_empty()).unwrap_or(text));
+    let mut prompts: Vec<String> = lines.map(|line| first_words(line, 20)).collect();
+    prompts.dedup();
+    prompts
+}
+
+/// As many whole words of a text as fit into `most` characters; if there is none, `most` characters.
+fn first_words(text: &str, most: usize) -> String {
+    let line: Vec<char> = text.chars().map(|c| if c == '\n' { ' ' } else { c }).collect();
+    if line.len() <= most {
+        return text.to_string();
+    }
+    let end = (1..=most).rev().find(|&i| line[i] == ' ').unwrap_or(most);
+    text.chars().take(end).collect()
+}
+
+/// The number of tokens that were generated, and the time that this took.
+#[derive(Clone, Copy, Default)]
+pub struct Speed {
+    tokens: usize,
+    seconds: f64,
+}
+
+impl Speed {
+    pub fn add(&mut self, other: Speed) {
+        self.tokens += other.tokens;
+        self.seconds += other.seconds;
+    }
+
+    /// Prints the tokens per second.
+    pub fn note(self) {
+        if self.tokens > 0 {
+            let rate = (self.tokens as f64 / self.seconds.max(1e-9)).round() as u64;
+            note!("Sampled {} tokens, {} per second", self.tokens, HumanCount(rate));
+        }
+    }
+}
+
+/// A sample that was printed.
+pub struct Printed {
+    /// The prompt and its continuation, as tokens.
+    pub tokens: Vec<i64>,
+    /// The number of tokens of the prompt.
+    pub prompt: usize,
+    pub speed: Speed,
+}
+
+/// Prints the prompt and its continuation by the model, `count` tokens or up to a text of `--stop`.
+/// `each` is called after each token.
+pub fn print_sample(
+    run: &Run,
+    prompt: &str,
+    count: u64,
+    args: &Sampling,
+    rng: &mut Rng,
+    each: impl Fn(),
+) -> Result<Printed> {
+    let tokens = run.encode(prompt)?;
+    let mut all = tokens.clone();
+    print(format_args!("{prompt}"));
+    let mut speed = Speed::default();
+    let begin = Instant::now();
+    let generated = run.model.generate(&tokens, args.sampler(), rng).take(count as usize);
+    let mut stream = Some(run.tokenizer.decode_stream_after(&tokens));
+    // At the end, what is left of an incomplete character.
+    let texts = generated.inspect(|&token| all.push(token)).map(Some).chain([None]);
+    let texts = texts.map(|token| match (token, &mut stream) {
+        (Some(token), Some(stream)) => stream.step(token),
+        _ => stream.take().map_or_else(String::new, |stream| stream.finish()),
+    });
+    for text in until(texts, args.stop.iter().cloned()) {
+        print(format_args!("{text}"));
+        if !output::is_open() {
+            // Samples are the last output.
+            output::leave();
+        }
+        each();
+    }
+    speed.seconds = begin.elapsed().as_secs_f64();
+    speed.tokens = all.len() - tokens.len();
+    say!("");
+    Ok(Printed { tokens: all, prompt: tokens.len(), speed })
+}
+
+/// The first tokens of a sentence, at most so many, and as many as fit into the context.
+pub fn sentence_tokens(run: &Run, sentence: &str, most: usize) -> Result<Vec<i64>> {
+    let most = most.min(run.recipe.context);
+    let mut tokens = run.encode(&first_words(sentence, most))?;
+    tokens.truncate(most);
+    Ok(tokens)
 }

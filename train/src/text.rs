@@ -57,11 +57,6 @@ impl Text {
         Ok(Text { source, documents })
     }
 
-    /// The number of characters.
-    pub fn characters(&self) -> usize {
-        self.documents.texts().map(|text| text.chars().count()).sum()
-    }
-
     /// The tokens of the training part and of the held-out part.
     pub fn corpus(&self, tokenizer: &Tokenizer) -> std::result::Result<Corpus, TextError> {
         Corpus::new(&self.documents, HELD_OUT, tokenizer)

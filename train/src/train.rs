@@ -1,11 +1,11 @@
 //! A new run: `train`.
 
-use crate::attention_page::{AttentionFlag, AttentionLooks};
+use crate::attention::AttentionLooks;
 use crate::cli::{NewRun, RunFlags};
+use crate::facts::introduce;
 use crate::fine_tune::Parent;
 use crate::finish;
 use crate::folder::Folder;
-use crate::introduce::introduce;
 use crate::log::Log;
 use crate::output::note;
 use crate::page::{self, RunRecord};
@@ -19,7 +19,7 @@ use crate::signals::StopRequest;
 use crate::stop::{OrFailed, Result, failed, usage};
 use crate::text::Text;
 use crate::training::{self, Plan};
-use crate::xray::XrayFlags;
+use crate::xray::PageFlags;
 use clap::Args;
 use retrograd::nn::checkpoint::Checkpoint;
 use retrograd::nn::text::{Corpus, Tokenizer};
@@ -44,22 +44,13 @@ pub struct Train {
     pub run: RunFlags,
 
     #[command(flatten)]
-    pub xray: XrayFlags,
-
-    #[command(flatten)]
-    attention: AttentionFlag,
+    pub pages: PageFlags,
 }
 
 /// Trains a new run.
 pub fn train(args: &Train, quiet: bool, ranks: &Ranks) -> Result<()> {
-    let job = Job {
-        flags: &args.run,
-        quiet,
-        xray: &args.xray,
-        attention: args.attention.attention_page.as_deref(),
-        preset: args.new.recipe.preset,
-    };
-    let fresh = || fresh(&args.new, args.out.as_deref(), &args.xray, ranks);
+    let job = Job { flags: &args.run, quiet, pages: &args.pages, preset: args.new.recipe.preset };
+    let fresh = || fresh(&args.new, args.out.as_deref(), &args.pages, ranks);
     train_run(fresh, &job, ranks)
 }
 
@@ -77,9 +68,7 @@ pub struct Beginning {
 pub struct Job<'a> {
     pub flags: &'a RunFlags,
     pub quiet: bool,
-    pub xray: &'a XrayFlags,
-    /// The attention page.
-    pub attention: Option<&'a Path>,
+    pub pages: &'a PageFlags,
     pub preset: Option<Preset>,
 }
 
@@ -113,12 +102,12 @@ pub fn train_run(
     if !quiet {
         introduce(&session);
     }
-    if !recipe.precision.is_supported() {
+    if quiet && !recipe.precision.is_supported() {
         note!("Matrix multiplication in f32: this CPU does not support {}", recipe.precision);
     }
     let start = Instant::now();
     let eval_every = flags.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
-    let xray = job.xray.plan(run.step, recipe.steps)?;
+    let xray = job.pages.xray(run.step, recipe.steps)?;
     let look_every = (!flags.no_page).then(|| page::look_every(recipe.steps, eval_every));
     if !flags.no_page {
         let limit = page::limit(ranks);
@@ -127,7 +116,7 @@ pub fn train_run(
         }
     }
     let looks = |path| AttentionLooks::new(&run, &text.beginnings()[0], path, eval_every);
-    let looks = job.attention.filter(|_| ranks.is_first()).map(looks);
+    let looks = job.pages.attention_page.as_deref().filter(|_| ranks.is_first()).map(looks);
     let attention = ranks.agree(looks.transpose())?;
     let keep = flags.keep.map(|n| n as usize);
     let plan = Plan { eval_every, keep, look_every, xray, attention };
@@ -195,15 +184,15 @@ struct Asked {
 }
 
 impl Asked {
-    /// The recipe and the text of a new run. `xray` is checked before there is a folder.
-    fn of(args: &NewRun, xray: Option<&XrayFlags>) -> Result<Asked> {
+    /// The recipe and the text of a new run. `pages` are checked before there is a folder.
+    fn of(args: &NewRun, pages: Option<&PageFlags>) -> Result<Asked> {
         let tokenizer = args.recipe.tokenizer.as_ref();
         let parent = args.init_from.as_deref().map(|path| Parent::load(path, tokenizer));
         let parent = parent.transpose()?;
         let base = parent.as_ref().map_or_else(|| Preset::Tales.recipe(), |p| p.run.recipe.clone());
         let mut recipe = args.recipe.recipe(&base);
         recipe.check()?;
-        xray.map(|xray| xray.plan(0, recipe.steps)).transpose()?;
+        pages.map(|pages| pages.xray(0, recipe.steps)).transpose()?;
         if let Some(parent) = &parent {
             parent.check(&recipe, args)?;
             recipe.tokenizer = base.tokenizer;
@@ -242,10 +231,10 @@ pub fn new_run(args: &NewRun) -> Result<(Run, Text, Corpus)> {
 pub fn fresh(
     args: &NewRun,
     out: Option<&Path>,
-    xray: &XrayFlags,
+    pages: &PageFlags,
     ranks: &Ranks,
 ) -> Result<Beginning> {
-    let asked = Asked::of(args, Some(xray))?;
+    let asked = Asked::of(args, Some(pages))?;
     let folder = match ranks.is_first() {
         true => Folder::fresh(out)?,
         false => Folder::of_rank_0(),

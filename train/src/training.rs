@@ -1,7 +1,7 @@
 //! The training loop.
 
 use crate::agree::Status;
-use crate::attention_page::AttentionLooks;
+use crate::attention::AttentionLooks;
 use crate::checkpoints::Best;
 use crate::evaluate::spread;
 use crate::line::{Evaluation, Line};

@@ -62,9 +62,9 @@ pub fn xray(args: &Xray) -> Result<()> {
     Ok(())
 }
 
-/// Steps that are recorded while a run is trained.
+/// Pages of a run, besides its own.
 #[derive(Args, Clone, Debug)]
-pub struct XrayFlags {
+pub struct PageFlags {
     /// Also record steps as pages, as 0,100: numbers of steps taken before [default: first, last]
     ///
     /// A page in the folder of the run shows the forward and the backward pass, event by event, with values. The
@@ -77,6 +77,12 @@ pub struct XrayFlags {
     /// The differences are those of the loss. Each takes the time of about ten steps.
     #[arg(long, value_name = "N", help_heading = RUN, requires = "xray", default_value_t = 0)]
     xray_check: usize,
+
+    /// Also write a page of what heads attend to within a sentence, at several evaluations
+    ///
+    /// The sentence is one of the held-out text.
+    #[arg(long, value_name = "FILE", help_heading = RUN)]
+    pub attention_page: Option<PathBuf>,
 }
 
 /// What is recorded of a run.
@@ -87,10 +93,10 @@ pub struct Plan {
     checks: usize,
 }
 
-impl XrayFlags {
+impl PageFlags {
     /// Of a run that goes on after `first` steps, and ends after `last`: the chosen ones, all of which must come, or
     /// the first one and the one after the last.
-    pub fn plan(&self, first: u64, last: u64) -> Result<Plan> {
+    pub fn xray(&self, first: u64, last: u64) -> Result<Plan> {
         let steps = match &self.xray {
             None => Vec::new(),
             Some(steps) if steps.is_empty() => vec![first, last],

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use table::{Scores, Table};
+use table::{LEGEND, Scores, Table};
 use tasks::{Task, Text};
 use train::Budget;
 
@@ -70,7 +70,7 @@ pub fn arena(args: &Arena, ranks: &Ranks) -> Result<(), String> {
     }
     let failed = scores.values().flat_map(|score| score.as_ref().err()).count();
     let table = Table::new(kinds, scores);
-    say!("{table}");
+    say!("{}\n{LEGEND}", table.markdown());
     for (name, contents) in [("table.md", table.markdown()), ("table.csv", table.csv())] {
         let path = args.out.join(name);
         std::fs::write(&path, contents)

@@ -1,14 +1,18 @@
 //! What the page of a run says about the run and its machine.
 
 use super::measure::{Limit, flops, maps};
+use crate::facts::{facts, processes};
 use crate::looks::{self, Start};
 use crate::presets::Preset;
-use crate::samples::{prompts, sentence_tokens};
+use crate::sample::{prompts, sentence_tokens};
 use crate::session::Session;
 use crate::watch::Parts;
 use retrograd::prelude::*;
+use retrograd::study::Baselines;
 use retrograd::study::load::Others;
-use retrograd::study::{Baselines, grouped};
+
+/// The most tokens of the sentence whose attention weights are shown.
+const SENTENCE: usize = 36;
 
 /// What is said of a peak that other processes have disturbed.
 fn disturbance(others: Others) -> String {
@@ -16,17 +20,6 @@ fn disturbance(others: Others) -> String {
         true => format!("; {others} meanwhile, so it may be too low, and MFU too high"),
         false => String::new(),
     }
-}
-
-/// A number of things, by the name of one and of many.
-fn number(n: usize, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(n as u64), if n == 1 { one } else { many })
-}
-
-/// The processes of a run and their threads, in words.
-pub fn processes(session: &Session<'_>) -> String {
-    let threads = number(retrograd::tensor::threads(), "thread", "threads");
-    format!("{} with {threads}", number(session.ranks.count(), "process", "processes"))
 }
 
 /// What the page says about a run and its machine, with the tokens of the sentence and of the prompt. The
@@ -44,7 +37,7 @@ pub fn about(
     });
     let beginnings = text.beginnings();
     // Both are parts of the text, which has tokens.
-    let sentence = sentence_tokens(run, &beginnings[0]).unwrap_or_default();
+    let sentence = sentence_tokens(run, &beginnings[0], SENTENCE).unwrap_or_default();
     let prompt_text = prompts(run, &beginnings).swap_remove(0);
     let prompt = run.encode(&prompt_text).unwrap_or_else(|_| sentence.clone());
     let labels = sentence.iter().map(|&token| run.tokenizer.label(token)).collect();
@@ -61,68 +54,21 @@ pub fn about(
     };
     let vocab = run.tokenizer.vocab_size();
     let baselines = Baselines::of(corpus.train(), corpus.held_out(), vocab);
-    let r = &run.recipe;
-    let count = |n: usize| grouped(n as u64);
-    let all = corpus.train().len() + corpus.held_out().len();
-    let parts = r.parts();
-    let mut facts = vec![
-        (
-            "text",
-            format!(
-                "{}: {} tokens of {} different ones ({}), of which the last {} are held out",
-                run.source_name(),
-                count(all),
-                count(vocab),
-                r.tokenizer,
-                count(corpus.held_out().len())
-            ),
-        ),
-        (
-            "model",
-            format!(
-                "{} layers, {} heads, {} wide, context {}: {} parameters{}{parts}",
-                r.layers,
-                r.heads,
-                count(r.width),
-                count(r.context),
-                count(run.model.num_parameters()),
-                if parts.is_empty() { "" } else { "; " }
-            ),
-        ),
-        (
-            "step",
-            format!(
-                "{} of {} tokens in {}; {}",
-                number(r.batch, "sequence", "sequences"),
-                count(r.context),
-                number(r.number_of_shards(), "shard", "shards"),
-                r.schedule_in_words()
-            ),
-        ),
-        (
-            "machine",
-            format!(
-                "{}; peak {:.0} GFLOP/s with {}, measured at the start on all threads{}",
-                processes(session),
-                limit.peak.gflops.all,
-                limit.peak.level,
-                disturbance(limit.others)
-            ),
-        ),
-        ("version", format!("retrograd {}", env!("CARGO_PKG_VERSION"))),
-    ];
-    if let Some(origin) = &run.history.init_from {
-        facts.push((
-            "weights",
-            format!("begun with those of {} after step {}", origin.run, grouped(origin.step)),
-        ));
-    }
+    let machine = format!(
+        "{}; peak {:.0} GFLOP/s with {}, measured at the start on all threads{}",
+        processes(session),
+        limit.peak.gflops.all,
+        limit.peak.level,
+        disturbance(limit.others)
+    );
+    let version = format!("retrograd {}", env!("CARGO_PKG_VERSION"));
+    let facts = facts(session).into_iter().chain([("machine", machine), ("version", version)]);
     let start = Start {
         step: session.step(),
-        recipe: r.to_json(),
+        recipe: run.recipe.to_json(),
         preset,
         preset_recipe: recipe,
-        facts: facts.into_iter().map(|(name, text)| (name.to_string(), text)).collect(),
+        facts: facts.map(|(name, text)| (name.to_string(), text)).collect(),
         baselines: Some([baselines.uniform, baselines.unigram, baselines.bigram]),
         flops: Some(flops(run)),
         peak: Some(limit.peak.gflops.all * 1e9),

@@ -7,6 +7,7 @@ mod restore;
 pub use measure::limit;
 pub use restore::restored;
 
+use crate::facts::processes;
 use crate::folder::Folder;
 use crate::line::Line;
 use crate::looks::{self, Event, Looks, Memory};
@@ -16,7 +17,7 @@ use crate::progress::duration;
 use crate::session::{LR_TOO_HIGH, Session};
 use crate::stop::Stop;
 use crate::watch::Norms;
-use about::{about, processes};
+use about::about;
 use measure::{Limit, heads, scales};
 use restore::add;
 use retrograd::nn::Sampler;

@@ -152,7 +152,7 @@ fn a_run_starts_from_the_weights_of_another() {
         "--lr",
         "1e-3",
     ]);
-    assert!(ended.err.contains("Weights  those of base after step 60"), "{ended:?}");
+    assert!(ended.err.contains("weights  begun with those of base after step 60"), "{ended:?}");
     ended.ok();
     // Before the first step it is the other model.
     let tuned = evaluations(&log(&place, "tuned"));

@@ -63,7 +63,7 @@ static WHOLE: LazyLock<Remains> = LazyLock::new(|| {
 pub const FOLDER: &str = "out/run";
 
 pub fn start(place: &Place, resume: bool, threads: &str) -> Child {
-    let args: &[&str] = if resume { &RESUME } else { &RECIPE };
+    let args: &[&str] = if resume { RESUME } else { RECIPE };
     place.start(&[args, &["--threads", threads]].concat())
 }
 

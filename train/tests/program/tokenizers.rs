@@ -67,7 +67,10 @@ fn a_folder_is_a_text_of_several_documents() {
     }
     let args = ["--data", "texts"];
     let ended = place.run(&[SHORT, &["run"], &args].concat());
-    assert!(ended.err.contains("3 documents, 1,900 characters, 12 different"), "{ended:?}");
+    assert!(
+        ended.err.contains("3 documents, 1,902 tokens of 13 different ones (char)"),
+        "{ended:?}"
+    );
     ended.ok();
     let tokenizer = Tokenizer::load(&place.path("run/tokenizer.json")).unwrap();
     assert_eq!(tokenizer.separator(), Some(12));
