@@ -59,7 +59,7 @@ pub fn evaluate(args: &Evaluate, ranks: &Ranks) -> Result<()> {
         let run = Run::of_folder(out.as_deref(), *checkpoint, tokenizer.as_ref())?;
         let (text, corpus) = match (&args.data, &run.source) {
             (Some(file), _) => {
-                let text = Text::read(Some(file))?;
+                let text = Text::read(Some(file), None)?;
                 let reading = format!("cannot read {}", text.source.name());
                 let corpus = text.corpus(&run.tokenizer).or_failed(reading)?;
                 corpus.check(run.recipe.context).or_else(failed)?;

@@ -107,7 +107,7 @@ pub fn earlier(
 pub fn text_of(run: &Run, folder: &Folder, file: Option<&Path>) -> Result<(Text, Corpus)> {
     let Some(source) = &run.source else { return failed("the run has no text") };
     let file = file.or(source.file.as_deref());
-    let text = Text::read(file)?;
+    let text = Text::read(file, Some(source))?;
     text.check_same(source, &folder.name(), file)?;
     let reading = format!("cannot read {}", text.source.name());
     let corpus = text.corpus(&run.tokenizer).or_failed(reading)?;
