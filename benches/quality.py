@@ -1,4 +1,4 @@
-"""Draws the held-out loss of runs of next_token against training time.
+"""Draws the held-out loss of runs against training time.
 
 usage: quality.py NAME=FOLDER [NAME=FOLDER ..] [--point NAME SECONDS LOSS] [--aim NAME LOSS] --out FILE
 

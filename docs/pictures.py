@@ -1,6 +1,6 @@
-"""Draws docs/loss.svg and docs/attention.svg from a run of next_token, and docs/arena.svg from docs/ARENA.md.
+"""Draws docs/loss.svg and docs/attention.svg from a run of retrograd, and docs/arena.svg from docs/ARENA.md.
 
-usage: pictures.py FOLDER [TABLE], after cargo run --release --example next_token -- --quiet --out FOLDER
+usage: pictures.py FOLDER [TABLE], after cargo run --release -- train --quiet --out FOLDER
 TABLE is a file with another table of the arena.
 """
 

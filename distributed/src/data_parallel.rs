@@ -9,6 +9,7 @@ use crate::tree::shards_of;
 use retrograd_autograd::observe::shards_ended;
 use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights, sharded};
 use retrograd_nn::optim::Optimizer;
+use retrograd_nn::training::Strategy;
 use retrograd_nn::{ConfigError, Module, Param, StateDict};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::kernels::gemm::arithmetic;
@@ -412,6 +413,40 @@ impl<T: Real> DataParallel<T> {
         };
         let entries = whole.iter().filter(|(name, _)| is_mine(name));
         entries.map(|(name, x)| (name.clone(), x.clone())).collect()
+    }
+}
+
+impl Strategy for DataParallel {
+    fn rank(&self) -> (usize, usize) {
+        (self.comm.rank(), self.comm.size())
+    }
+
+    fn gradients(
+        &self,
+        counts: &[usize],
+        loss: &(dyn Fn(usize) -> Var + Send + Sync),
+    ) -> (f32, Gradients) {
+        self.gradients(counts, loss)
+    }
+
+    fn clip_norm(&self, grads: &mut Gradients, max: f64) -> f64 {
+        self.clip_norm(grads, max)
+    }
+
+    fn share_parameters(&self) {
+        self.share_parameters();
+    }
+
+    fn all_gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+        self.comm.all_gather_bytes(mine)
+    }
+
+    fn gather_state(&self, mine: &StateDict) -> Option<StateDict> {
+        self.gather_state(mine)
+    }
+
+    fn own_state(&self, whole: &StateDict) -> StateDict {
+        self.own_state(whole)
     }
 }
 

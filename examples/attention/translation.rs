@@ -66,7 +66,7 @@ pub fn run(seed: u64, steps: u64, asked: &[&str], page: &Path) -> Result<bool, B
     if !asked.is_empty() {
         let (tokens, lengths) = encode(asked)?;
         let translated = model.translate(&tokens, &lengths);
-        println!("");
+        println!();
         for (i, text) in asked.iter().enumerate() {
             println!("  {text:<32} {}", decode(&translated.select(0, i).to_vec()));
         }

@@ -66,11 +66,6 @@ impl Text {
         Ok(Text { source, documents })
     }
 
-    /// The number of characters.
-    pub fn characters(&self) -> usize {
-        self.documents.texts().map(|text| text.chars().count()).sum()
-    }
-
     /// The tokens of the training part and of the held-out part.
     pub fn corpus(&self, tokenizer: &Tokenizer) -> std::result::Result<Corpus, TextError> {
         Corpus::new(&self.documents, HELD_OUT, tokenizer)
@@ -114,8 +109,8 @@ impl Text {
 fn note_if_pipe(path: &Path) {
     if is_pipe(path) {
         note!(
-            "note: {} is a pipe: reading to its end. To --resume, save the text in a file \
-             and pass it by --data",
+            "note: {} is a pipe: reading to its end. To resume the run, save the text in a \
+             file and pass it by --data",
             path.display()
         );
     }

@@ -2,10 +2,12 @@
 
 #[path = "../../../study/tests/browser/mod.rs"]
 mod browser;
+mod commands;
 mod complete_run;
 mod continued;
 mod folder_gone;
 mod grid;
+mod hugging_face;
 mod invalid_usage;
 mod observe;
 mod page;
