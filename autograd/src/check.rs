@@ -69,7 +69,7 @@ fn first_order<F: Fn(&[Var<f64>]) -> Var<f64> + ?Sized>(
     Checker::new(f, inputs, check)?.run()
 }
 
-/// Checks second derivatives: those of `(x, v) ↦ Jᵀv`, the gradient of `f` for a cotangent
+/// Checks second derivatives: the derivatives of `(x, v) ↦ Jᵀv`, the gradient of `f` for a cotangent
 /// `v`, with respect to the inputs *and* `v`. Also, that gradient must be the same whether
 /// the backward pass is recorded or not, to 1e-12 of its largest element (and 1e-14).
 ///

@@ -206,7 +206,7 @@ impl<T: Real> Gradients<T> {
         norm
     }
 
-    /// Scales all as [`Gradients::clip_norm`], where `norm` is that of all gradients, of which these may be
+    /// Scales all as [`Gradients::clip_norm`], where `norm` is the norm of all gradients, of which these may be
     /// a part.
     ///
     /// # Panics
@@ -260,7 +260,7 @@ impl<T: Real> FromIterator<(Id, Tensor<T>)> for Gradients<T> {
     }
 }
 
-/// The Euclidean norm of a vector, given those of its parts: `√Σn²`, the first one that is not finite if
+/// The Euclidean norm of a vector, given the norms of its parts: `√Σn²`, the first one that is not finite if
 /// there is one. It neither overflows nor vanishes where the result does not.
 ///
 /// ```

@@ -24,7 +24,7 @@ impl<T: Real> Node<T> {
         Some((ids, with_grad_enabled(true, || definition.outputs(&cx))))
     }
 
-    /// The gradients that the rule returns, given those of the results, by the position of the input, in the
+    /// The gradients that the rule returns, given gradients of the results, by the position of the input, in the
     /// shapes of the inputs. The rule is kept. `None` if it was dropped before, or is wrong.
     #[doc(hidden)]
     pub fn input_gradients(

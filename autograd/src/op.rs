@@ -17,7 +17,7 @@ impl<T: Real> Var<T> {
     ///
     /// `record` is called only if an input is tracked and gradients are enabled. It gets an
     /// [`Operand`] for each input, saves what the backward pass needs, and returns the rule: a closure
-    /// that maps the gradient of the result to those of the inputs ([`InputGrads`]). A gradient may
+    /// that maps the gradient of the result to gradients of the inputs ([`InputGrads`]). A gradient may
     /// have the shape of its input *or* a shape that the input broadcasts to: the engine sums over
     /// broadcast axes. A rule that gives no gradient to a tracked input is an error.
     ///
@@ -227,7 +227,7 @@ impl<T: Real> Var<T> {
 /// assert_eq!(dx.backward().get(&w).unwrap().item(), 1.0); // d²y / dx dw
 /// ```
 pub trait Fused<T: Real, const M: usize = 1>: Send + Sync + 'static {
-    /// Gradients of the inputs, given those of the results: a gradient is 0 where a result was not
+    /// Gradients of the inputs, given gradients of the results: a gradient is 0 where a result was not
     /// used. Nothing is recorded.
     fn vjp(&self, g: [&Tensor<T>; M]) -> InputGrads<T>;
 
@@ -320,7 +320,7 @@ impl<T: Real> InputGrads<T> {
         InputGrads::none().and(slot, gradient)
     }
 
-    /// And that of another one.
+    /// Adds the gradient of another input.
     pub fn and<G: Into<Var<T>>>(mut self, slot: &Slot<T>, gradient: impl FnOnce() -> G) -> Self {
         if let Some(at) = slot.at
             && slot.needs_grad

@@ -38,8 +38,8 @@ use std::sync::Arc;
 pub struct Op {
     /// The name, in graphs, records and errors.
     pub name: &'static str,
-    /// The names of the inputs, which the formulas use. A name that ends with `?` is that of an optional
-    /// input, and one that ends with `..` that of any number of inputs.
+    /// The names of the inputs, which the formulas use. A name that ends with `?` is an optional
+    /// input, and a name that ends with `..` stands for any number of inputs.
     pub inputs: &'static [&'static str],
     /// What the operation does with elements.
     pub kind: Kind,
@@ -214,7 +214,7 @@ pub enum Attribute {
     Number(f64),
     /// An option, such as whether attention is causal.
     Flag(bool),
-    /// Axes, such as those of a sum.
+    /// Axes, such as the axes of a sum.
     Along(AxisSet),
     /// A function of a place: the row that an embedding copies there, or 1 where attention keeps a key.
     At(Arc<AtPlace>),

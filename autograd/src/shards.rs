@@ -11,7 +11,7 @@ use retrograd_tensor::{Real, par};
 /// parts computed at the same time.
 ///
 /// `mean(i)` is the mean loss of part `i`, a scalar, and `counts[i]` is the number of elements that
-/// this mean is over, such as the targets that are not ignored. The result is that of one mean over
+/// this mean is over, such as the targets that are not ignored. The result equals one mean over
 /// all elements:
 ///
 /// ```text

@@ -22,7 +22,7 @@ pub struct Message<T: Real> {
     end: bool,
 }
 
-/// Where the backward pass of a shard sends its gradients. It sends those of a bucket in one message, because
+/// Where the backward pass of a shard sends its gradients. It sends all gradients of a bucket in one message, because
 /// a message wakes the receiving thread. It reports the end when it is dropped, so also if the pass panics.
 pub struct Reporter<'a, T: Real> {
     plan: &'a Plan<T>,

@@ -122,7 +122,7 @@ impl Checkpoint {
     /// }
     /// ```
     ///
-    /// A weight that has to be transposed and is square, as that of `attn.c_proj` of GPT-2, has the
+    /// A weight that has to be transposed and is square, such as `attn.c_proj` of GPT-2, has the
     /// same shape either way: it **loads without an error if it is not transposed**, and the model is
     /// wrong.
     ///
@@ -247,7 +247,7 @@ impl Checkpoint {
         Checkpoint::load_filtered(path, |_| true)
     }
 
-    /// Reads the notes of a file, and those of its tensors whose full name passes the test; no
+    /// Reads the notes of a file, and the tensors whose full name passes the test; no
     /// memory is needed for the others. The file is checked as a whole, as by
     /// [`Checkpoint::load`].
     ///

@@ -11,7 +11,7 @@ use retrograd_tensor::{Real, Tensor};
 /// The average is less noisy than the weights, and often has a lower loss while the learning rate is
 /// high. It starts with the weights at its construction. With [`Ema::with_warmup`], `d` is at most `(1 + n) /
 /// (10 + n)` at update `n`, counted from 0, so that early weights are soon forgotten. Polyak, Juditsky 1992;
-/// the warm-up is that of TensorFlow's `ExponentialMovingAverage`. `AveragedModel` with
+/// the warm-up is as in TensorFlow's `ExponentialMovingAverage`. `AveragedModel` with
 /// `get_ema_multi_avg_fn` in PyTorch.
 ///
 /// ```

@@ -67,7 +67,7 @@ pub fn gpt2_residual(layers: usize) -> Init {
 }
 
 impl Init {
-    /// Samples a tensor. The size of the first axis is the number of outputs and that of the second
+    /// Samples a tensor. The size of the first axis is the number of outputs and the size of the second
     /// the number of inputs; the sizes of further axes multiply both, as in PyTorch. Without a
     /// second axis (an error in PyTorch) there are as many inputs as outputs.
     ///

@@ -40,7 +40,7 @@ pub struct LrRangeTest {
 pub enum LrRangeTestError {
     /// The range or the number of steps is invalid.
     Config(ConfigError),
-    /// A gradient is missing, or that of the first step is not finite.
+    /// A gradient is missing, or the gradient of the first step is not finite.
     Step(StepError),
 }
 

@@ -174,7 +174,7 @@ pub trait Module<T: Real = f32>: Send + Sync {
         Call::start(self).end(forward())
     }
 
-    /// The name of the type, with its path: that of the module itself if this is a box or a choice.
+    /// The name of the type, with its path. A box or a choice has the name of the module inside.
     #[doc(hidden)]
     fn type_name(&self) -> &'static str {
         type_name::<Self>()

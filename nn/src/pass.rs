@@ -51,7 +51,7 @@ impl Pass {
     }
 
     /// Passes for `n` parts of a batch, which are computed concurrently, each with its own randomness; a
-    /// single part has that of this pass. The result depends on `n`, but not on the number of threads.
+    /// single part has the randomness of this pass. The result depends on `n`, but not on the number of threads.
     ///
     /// ```
     /// use retrograd::prelude::*;

@@ -7,7 +7,7 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 use std::collections::BTreeMap;
 
-/// A map from the state dict of another program, *theirs*, to that of a model here, *ours*, and back:
+/// A map from the state dict of another program, *theirs*, to the state dict of a model here, *ours*, and back:
 /// a list of [rules](StateRule).
 ///
 /// [`StateMap::import`] applies the rules in order to every tensor of a file, and

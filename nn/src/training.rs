@@ -107,13 +107,8 @@ impl Strategy for SingleProcess {}
 /// of the seed and the step.
 ///
 /// ```
-/// use retrograd_nn::checkpoint::Checkpoint;
-/// use retrograd_nn::optim::{AdamConfig, AdamW};
-/// use retrograd_nn::schedule::Schedule;
-/// use retrograd_nn::text::{Corpus, Documents, Tokenizer};
-/// use retrograd_nn::training::{Trainer, TrainerConfig};
-/// use retrograd_nn::{Gpt, GptConfig};
-/// use retrograd_tensor::random::Rng;
+/// use retrograd::nn::training::{Trainer, TrainerConfig};
+/// use retrograd::prelude::*;
 ///
 /// let text = Documents::of("the cat sat on the mat. ".repeat(100));
 /// let tokenizer = Tokenizer::chars(text.texts());
@@ -135,11 +130,11 @@ impl Strategy for SingleProcess {}
 /// }
 /// assert!(trainer.evaluate().loss() < 1.0); // uniform predictions: 2.4
 ///
-/// # let path = std::env::temp_dir().join(format!("doc-trainer-{}", std::process::id()));
+/// let path = std::env::temp_dir().join(format!("doc-trainer-{}", std::process::id()));
 /// trainer.checkpoint().expect("this is process 0").save(&path)?;
 /// trainer.load(&Checkpoint::load(&path)?)?;
-/// # std::fs::remove_file(&path)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// std::fs::remove_file(&path)?;
+/// Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Trainer<'a> {
     model: &'a Gpt,

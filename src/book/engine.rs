@@ -10,7 +10,7 @@
 //! gradient. A *leaf* is an input whose gradient is wanted. Everything else was computed by an
 //! operation, which is a *node*. A node does not store its own value. It stores what the backward pass
 //! needs: the edges of its inputs, and a *rule*, a closure that turns the gradient of the output into
-//! those of the inputs. What the rule must remember, it captures; these are the *saved tensors*. A
+//! gradients of the inputs. What the rule must remember, it captures; these are the *saved tensors*. A
 //! clone of a tensor shares its storage, so saving costs no copy.
 //!
 //! ```

@@ -184,7 +184,7 @@
 #![doc = include_str!("../../docs/figures/blocks.svg")]
 //!
 //! For large matrices every level of the memory needs a block that fits it (Goto, van de Geijn 2008;
-//! the names are those of BLIS). A panel of `B` with `KC` rows and `NR` columns is read for every tile
+//! the names come from BLIS). A panel of `B` with `KC` rows and `NR` columns is read for every tile
 //! of a column of tiles, and a block of `A` with `MC` rows and `KC` columns for every panel. *Packing*
 //! copies a block into the order in which the micro-kernel reads it. The reads are then one stream,
 //! which the prefetcher follows, and need few pages. The copy takes `O(n²)` time for `O(n³)` work.

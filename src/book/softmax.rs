@@ -177,7 +177,7 @@
 //! 2. Why subtract the maximum and not the mean? (`the_mean_is_no_safe_shift`)
 //! 3. `ln(1 + exp(x))`, the *softplus*, is the log-sum-exp of 0 and `x`. Write it safely in `f32` with
 //!    `ln_1p`. (`softplus`)
-//! 4. Two halves of a row have log-sum-exps `a` and `b`. What is that of the whole? (`halves_combine`)
+//! 4. Two halves of a row have log-sum-exps `a` and `b`. What is the log-sum-exp of the whole row? (`halves_combine`)
 //! 5. With logits divided by a temperature `T`, which limits has the softmax for `T → 0` and for
 //!    `T → ∞`, and its largest gradient entry? (`temperature`)
 //!

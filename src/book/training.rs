@@ -10,14 +10,14 @@
 //! Var(y) = n · σ² · mean(x²)
 //! ```
 //!
-//! With `σ = 1/√n` the mean square of the outputs equals that of the inputs. With another `σ` each
+//! With `σ = 1/√n` the mean square of the outputs equals the mean square of the inputs. With another `σ` each
 //! layer multiplies it by `n σ²`, and `k` layers by `(n σ²)ᵏ`: it grows or vanishes exponentially with
 //! depth. A ReLU sets the negative half to 0 and so halves the mean square. Then `σ² = 2/n` is right
 //! (He et al. 2015, arXiv 1502.01852). Going backward the same holds for gradients, with the number of
 //! outputs (*fan-out*) in place of `n`.
 //!
 //! The figure has the measured root mean squares after each of 20 layers `relu(W x)` with 128 inputs
-//! and outputs, and those of the gradients at the same places:
+//! and outputs, and of the gradients at the same places:
 //!
 #![doc = include_str!("../../docs/figures/variance.svg")]
 //!
@@ -25,7 +25,7 @@
 //! use retrograd::nn::init::Init;
 //! use retrograd::prelude::*;
 //!
-//! /// The mean square after 20 layers over that of the input.
+//! /// The mean square after 20 layers, divided by the one of the input.
 //! fn growth(init: impl Fn(usize) -> Init) -> f64 {
 //!     let (mut rng, n) = (Rng::new(1), 128);
 //!     let mut x = Tensor::<f64>::randn([64, n], &mut rng);

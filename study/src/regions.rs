@@ -85,7 +85,7 @@ impl Task {
 }
 
 impl Part {
-    /// The time, with that of all tasks inside, in seconds.
+    /// The time in seconds, with all tasks inside.
     pub fn seconds(&self) -> f64 {
         match self {
             Part::Serial(seconds) => *seconds,
@@ -246,10 +246,10 @@ impl Observer for Recorder {
 }
 
 /// Runs `f`, and records every parallel region in it: those that are distributed, and those that could
-/// be, with the tasks that they would have. Regions inside of tasks are recorded, too. The bits of
+/// be, with the tasks that they would have. Regions inside tasks are recorded, too. The bits of
 /// results are those without a record.
 ///
-/// With one thread (`with_threads(1, || record(..))`) the times are those of tasks that nothing disturbs.
+/// With one thread (`with_threads(1, || record(..))`) nothing disturbs the tasks while they are timed.
 /// With more, a thread that waits for a region may execute a task of another one, whose time is
 /// then counted twice. Work on threads that `f` starts itself is not recorded. A record inside of a
 /// record has the same regions as the outer one.

@@ -18,7 +18,7 @@ pub trait Summarize<T: Real>: Module<T> {
     /// * *Outputs.* The model, the modules of the library and the layers of a
     ///   [`Sequential`](retrograd_nn::Sequential) report theirs. A module of your own inside another one does
     ///   not, unless its `forward` is wrapped in [`Module::observe`]. Nor do methods other than `forward`.
-    /// * *FLOPs* are those of matrix multiplications in linear layers, attention, `matmul` and `einsum`;
+    /// * *FLOPs* count matrix multiplications in linear layers, attention, `matmul` and `einsum`;
     ///   a multiplication and an addition are two. Attention counts every pair of a query and a key, even
     ///   if it is masked. Everything else, and an operation of your own ([`Var::from_op`]), counts
     ///   nothing. That is how PyTorch's `FlopCounterMode` counts. A product with a parameter counts for the
@@ -81,11 +81,11 @@ pub struct SummaryRow {
     pub calls: usize,
     /// The shape of its output in the last call that was observed.
     pub output: Option<Shape>,
-    /// Number of parameters, those of its submodules included; a tied one once.
+    /// Number of parameters, submodules included; a tied one counts once.
     pub parameters: usize,
-    /// Whether all its parameters are those of modules in earlier rows, too, which are not around it.
+    /// Whether all its parameters also belong to modules in earlier rows, which are not around it.
     pub tied: bool,
-    /// Floating-point operations of matrix multiplications, those of its submodules included; a
+    /// Floating-point operations of matrix multiplications, submodules included; a
     /// multiplication and an addition are two.
     pub flops: u64,
     /// Bytes of the outputs of all calls.
@@ -393,7 +393,7 @@ fn clipped(text: &str, most: usize) -> String {
 }
 
 /// A table with a row per module, indented by depth, and a line with the sums. A module that was not
-/// observed has no output: `-`. Parameters in parentheses are tied to those of a row above.
+/// observed has no output: `-`. Parameters in parentheses are tied to parameters of a row above.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const HEADER: [&str; 7] =

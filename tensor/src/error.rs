@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Mismatch,
     /// A reshape to another number of elements.
     Reshape,
-    /// A number of elements that differs from that of the shape.
+    /// A number of elements that does not fit the shape.
     Length,
     /// Strides that an operation cannot use, or that exceed the storage.
     Layout,

@@ -48,7 +48,7 @@ pub struct Memory {
     pub copy: Rate,
 }
 
-/// The overhead of a parallel region: its time minus that of the work in it, which is 20
+/// The overhead of a parallel region: its time minus the time of the work in it, which is 20
 /// microseconds per thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RegionCost {

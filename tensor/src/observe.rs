@@ -30,7 +30,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A block of memory is used from now on. The size is that of the block's class, as in
+    /// A block of memory is used from now on. The size is the size of the block's class, as in
     /// [`PoolStats::live`](crate::storage::PoolStats::live).
     Allocated {
         /// The address of the block.
@@ -115,7 +115,7 @@ impl ObserverId {
     pub(crate) const NONE: ObserverId = ObserverId(NonZeroUsize::MAX);
 }
 
-/// The observer of a scope, and those of the scopes around it.
+/// The observer of a scope, and the observers of the scopes around it.
 struct Scope {
     observer: Arc<dyn Observer>,
     outer: Option<Arc<Scope>>,
@@ -209,7 +209,7 @@ pub(crate) fn distributed(threads: impl FnOnce() -> usize) {
     }
 }
 
-/// Tells the observers of this thread, if there are any: the innermost first, and those of the process last.
+/// Tells the observers of this thread, if there are any: the innermost first, and the observers of the process last.
 ///
 /// ```
 /// use retrograd::tensor::{observe::{Event, Observer, report}, settings::with_observer};

@@ -21,7 +21,7 @@ use std::str::FromStr;
 /// With three terms results are as accurate as with `F32`; their bits differ. A row of a product
 /// depends neither on threads nor on other rows.
 ///
-/// The range is smaller than that of `F32`: factors, terms and sums below 2⁻¹²⁶ are flushed to 0,
+/// The range is smaller than with `F32`: factors, terms and sums below 2⁻¹²⁶ are flushed to 0,
 /// so factors below 2⁻¹¹⁰ lose terms; and rounding up can overflow within 2⁻⁷ of the largest
 /// number. Non-finite factors give the same results as with `F32`.
 ///

@@ -16,7 +16,7 @@
 //! A program that calls rayon itself (`par_iter`, `join`, `scope`, `spawn`) must enter scopes
 //! *inside* its tasks, not around the call:
 //!
-//! * A task starts in the default settings, not in those of the thread that spawned it. Only the
+//! * A task starts in the default settings, not in the settings of the thread that spawned it. Only the
 //!   tasks that the spawning thread executes itself run in its settings.
 //! * A thread that is blocked in a rayon call keeps its settings. Any task that it executes
 //!   meanwhile runs in them.
@@ -83,7 +83,7 @@ impl Settings {
     }
 }
 
-/// The SIMD level of this thread: that of the innermost [`with_level`], else the default of the
+/// The SIMD level of this thread: the level of the innermost [`with_level`], else the default of the
 /// process, [`Level::from_environment`], which is read once.
 ///
 /// Tensor operations pass it on to the threads that they distribute work to. Threads and rayon
@@ -117,7 +117,7 @@ pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
     Settings { level: Some(level), ..Settings::current() }.run(f)
 }
 
-/// The precision of `f32` matrix multiplication on this thread: that of the innermost
+/// The precision of `f32` matrix multiplication on this thread: set by the innermost
 /// [`with_matmul_precision`], else `F32`.
 ///
 /// ```
@@ -192,7 +192,7 @@ pub fn with_grad_enabled<R>(enabled: bool, f: impl FnOnce() -> R) -> R {
 ///
 /// let (x, counter) = (Tensor::<f32>::ones([8]), Arc::new(Allocations::default()));
 /// settings::with_observer(counter.clone(), || &x + &x);
-/// assert_eq!(counter.0.load(Relaxed), 1); // that of the sum
+/// assert_eq!(counter.0.load(Relaxed), 1); // the one of the sum
 /// ```
 pub fn with_observer<R>(observer: Arc<dyn Observer>, f: impl FnOnce() -> R) -> R {
     let open = observe::Open::new(observer);

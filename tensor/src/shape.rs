@@ -322,7 +322,7 @@ impl AxisSet {
         self.0 == 0
     }
 
-    /// The permutation of the axes of a tensor of this rank that moves those of the set to the end.
+    /// The permutation of the axes of a tensor of this rank that moves the axes of the set to the end.
     ///
     /// ```
     /// use retrograd::tensor::AxisSet;

@@ -32,7 +32,7 @@ pub struct Tensor<T: Element = f32> {
 
 /// # Constructors
 impl<T: Element> Tensor<T> {
-    /// A row-major tensor of the given elements; an error if their number is not that of the shape.
+    /// A row-major tensor of the given elements; an error if their number does not fit the shape.
     ///
     /// ```
     /// use retrograd::prelude::*;
@@ -50,7 +50,7 @@ impl<T: Element> Tensor<T> {
     /// A row-major tensor of the given elements.
     ///
     /// # Panics
-    /// If their number is not that of the shape.
+    /// If their number does not fit the shape.
     #[track_caller]
     pub fn from_vec(data: Vec<T>, shape: impl IntoShape) -> Tensor<T> {
         Tensor::try_from_vec(data, &shape.into()).or_panic()
@@ -506,7 +506,7 @@ impl<T: Element> Tensor<T> {
         Tensor { storage: self.storage.clone(), layout }
     }
 
-    /// The view whose layout `rule` computes from that of this tensor.
+    /// The view whose layout `rule` computes from this tensor's layout.
     ///
     /// # Panics
     /// If the rule fails, or its layout exceeds the storage.
@@ -710,7 +710,7 @@ impl<T: Element> Tensor<T> {
     /// Splits the tensor into pieces of the given sizes along an axis.
     ///
     /// # Panics
-    /// If the sizes do not add up to that of the axis.
+    /// If the sizes do not add up to the size of the axis.
     ///
     /// ```
     /// use retrograd::prelude::*;

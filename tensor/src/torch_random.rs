@@ -1,6 +1,6 @@
 //! PyTorch's random numbers on the CPU, so that published results can be reproduced.
 //!
-//! The numbers are those of `torch.manual_seed(seed)` followed by the same calls in the same
+//! The numbers are the same as after `torch.manual_seed(seed)` followed by the same calls in the same
 //! order. For anything else use [`random`](crate::random): this generator is sequential, so it
 //! runs on one thread.
 //!
@@ -17,7 +17,7 @@
 //!
 //! PyTorch's dropout is not reproduced: its masks depend on the build of PyTorch.
 //!
-//! Sources: Matsumoto, Nishimura: *Mersenne Twister*, 1998. The order of the draws is that of
+//! Sources: Matsumoto, Nishimura: *Mersenne Twister*, 1998. The order of the draws comes from
 //! `aten/src/ATen/native/cpu/DistributionTemplates.h` in PyTorch.
 //!
 //! ```

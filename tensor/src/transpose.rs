@@ -108,7 +108,7 @@ mod tests {
     use crate::layout::Layout;
     use crate::shape::Shape;
 
-    /// Every order of three axes, sizes around that of a tile, for whole tensors and slices.
+    /// Every order of three axes, sizes around the size of a tile, for whole tensors and slices.
     #[test]
     fn tiled_copies_equal_elementwise_copies() {
         let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];

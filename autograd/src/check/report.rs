@@ -123,7 +123,7 @@ pub enum CheckError {
         /// Its values.
         values: (f64, f64),
     },
-    /// The gradient of a recorded pass is not that of the fast one.
+    /// A recorded pass gives another gradient than the fast one.
     Recorded {
         /// The worst element: recorded as analytic, fast as numeric.
         worst: Compared,

@@ -225,7 +225,7 @@ fn selection<T: Real>(
     note = "the literal `2` is an integer, `2.0` a float"
 )]
 pub trait VarOrNumber<T: Real> {
-    /// The operand as a variable: that of a number is a constant of rank 0.
+    /// The operand as a variable: a number becomes a constant of rank 0.
     #[track_caller]
     fn into_var(self) -> Var<T>;
 

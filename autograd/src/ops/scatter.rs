@@ -1,4 +1,4 @@
-//! Replacement of elements. The gradient of what is replaced is 0, that of what replaces it is read where
+//! Replacement of elements. Elements that are replaced have a gradient of 0. The gradient of the new elements is read where
 //! it was written.
 
 use crate::graph::{Cx, InputGrads, Var};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// replaced by the file, which has the mode of the link's target.
 ///
 /// # Errors
-/// If the operating system reports an error, or the path is not that of a file but of a folder or a
+/// If the operating system reports an error, or there is no file at the path but a folder or a
 /// device, say. The old file then remains, and no temporary file. If only the final synchronisation
 /// of the folder fails, the new file has replaced the old one, but a power failure might undo it.
 pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {

@@ -92,7 +92,7 @@ impl Rest<'_> {
         Some(text.to_string())
     }
 
-    /// Digits. Python 2 writes an `L` after those of a long integer.
+    /// Digits. Python 2 writes an `L` after a long integer.
     fn integer(&mut self) -> Option<u64> {
         let text = self.0.trim_start();
         let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

@@ -183,7 +183,7 @@ pub(crate) const TORCH_HINT: &str = "(hint: in Python, \
      `torch.load(path, map_location=\"cpu\")`, or the entry of it with the weights: `[\"model\"]` in \
      nanoGPT's ckpt.pt)";
 
-/// The format of a file that is not a safetensors file, by its beginning: that of a safetensors
+/// The format of a file that is not a safetensors file, by its beginning: a safetensors
 /// file is the length of the header in 8 bytes, and a brace.
 fn other_format(start: &[u8]) -> Option<String> {
     if start.get(8) == Some(&b'{') {

@@ -70,7 +70,7 @@ pub trait CausalAttention<T: Real = f32>: Module<T> {
 pub struct LayerCx<'a, T: Real = f32> {
     /// The mode, and the randomness of dropout.
     pub pass: &'a mut Pass,
-    /// The tokens before those of the call.
+    /// The tokens before the call.
     pub past: Past<'a, T>,
     /// The values of the first layer, which [`AttentionKind::ValueResidual`] mixes into those of
     /// others.

@@ -174,7 +174,7 @@ kinds! {
     TopK "top-k" ALL, "softmax over the 8 largest scores";
 }
 
-/// Causal multi-head attention, that of nanoGPT.
+/// Causal multi-head attention, as in nanoGPT.
 impl Default for AttentionKind {
     fn default() -> Self {
         AttentionKind::Causal

@@ -64,7 +64,7 @@ impl<T: Real> Block<T> {
         Block::with_attention(config, variants::attention(config, layer, rng), rng)
     }
 
-    /// A block with this attention; the other parts are those of the configuration.
+    /// A block with this attention; the configuration determines the other parts.
     #[track_caller]
     pub(crate) fn with_attention(
         config: &GptConfig,

@@ -99,7 +99,7 @@ pub enum NormKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MlpKind {
-    /// `W₂ · gelu(W₁ · x)`, that of GPT-2 with the exact GELU, as in nanoGPT.
+    /// `W₂ · gelu(W₁ · x)`, as in GPT-2, with the exact GELU, as in nanoGPT.
     #[default]
     Gelu,
     /// The same with the approximation by tanh, as in GPT-2.
@@ -123,7 +123,7 @@ pub enum MlpKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Positions {
-    /// A learned embedding per position, added to that of the token.
+    /// A learned embedding per position, added to the embedding of the token.
     #[default]
     Learned,
     /// Sines and cosines, added to the embedding of the token.

@@ -1,4 +1,4 @@
-//! A decoder-only language model from parts: by default that of nanoGPT.
+//! A decoder-only language model from parts: by default as in nanoGPT.
 
 mod attention;
 mod attention_kind;
@@ -106,7 +106,7 @@ impl<T: Real> Gpt<T> {
     }
 
     /// A model whose layers have this attention: `attention` is called with the number of each layer,
-    /// counted from 0. The other parts are those of the configuration, whose options for attention
+    /// counted from 0. The configuration determines the other parts. Its options for attention
     /// and biases of positions have no effect.
     ///
     /// # Errors
@@ -359,7 +359,7 @@ impl<T: Real> Gpt<T> {
     ///
     /// The batch is split into [`Gpt::shards`], whose forward and backward passes run in parallel; see
     /// [`sharded`]. Their number depends on the sizes of the batch alone, so results do not depend on the
-    /// number of threads. They differ from those of `loss(..).backward()` by rounding, and by the pattern
+    /// number of threads. They differ from `loss(..).backward()` by rounding, and by the pattern
     /// of dropout.
     ///
     /// # Panics
@@ -559,7 +559,7 @@ impl<T: Real> Gpt<T> {
 /// The attention of each layer, given by the user.
 type AttentionOfLayer<'a, T> = &'a mut dyn FnMut(usize, &mut Rng) -> Arc<dyn CausalAttention<T>>;
 
-/// Where attention weights are collected, and the list of those of each block.
+/// Where attention weights are collected: a list for each block.
 type Maps<'a, T> = (&'a Capture<T>, &'a mut Vec<Tensor<T>>);
 
 /// The weights of the calls of attention in one block, `[B, heads, L, L]` or `[B, L, L]` each, as one

@@ -87,7 +87,7 @@ impl MuonConfig {
 /// singular values are between 0.7 and 1.2 after five. Jordan et al. 2024
 /// (<https://kellerjordan.github.io/posts/muon/>).
 ///
-/// The state is `momentum.<parameter>` of the matrices, and that of [`AdamW`] of the others.
+/// The state is `momentum.<parameter>` for matrices, and the state of [`AdamW`] for the others.
 ///
 /// ```
 /// use retrograd::prelude::*;
@@ -110,7 +110,7 @@ pub struct Muon<T: Real = f32> {
     matrices: Option<ParamStates<T, 1>>,
     /// `None` if all parameters are matrices of hidden layers.
     rest: Option<AdamW<T>>,
-    /// The learning rate of AdamW over that of the matrices.
+    /// The learning rate of AdamW divided by the learning rate of the matrices.
     ratio: f64,
 }
 
@@ -119,7 +119,7 @@ const EMBEDDINGS: [&str; 7] =
     ["wte", "wpe", "lm_head", "embed_tokens", "embed_positions", "embedding", "head"];
 
 impl<T: Real> Muon<T> {
-    /// An optimiser for a module: Muon for parameters of rank 2, except those of embeddings and heads,
+    /// An optimiser for a module: Muon for parameters of rank 2, except embeddings and heads,
     /// which are recognised by the last part of the module's name (`wte`, `wpe`, `lm_head`,
     /// `embed_tokens`, `embed_positions`, `embedding`, `head`). [`Muon::with_rule`] takes another rule.
     ///
@@ -133,7 +133,7 @@ impl<T: Real> Muon<T> {
     }
 
     /// An optimiser for a module: Muon for the parameters that `is_hidden` selects, by name, AdamW for
-    /// the others, with the weight decay of `config.adam` for those of rank 2 and more. If it selects none, this
+    /// the others, with the weight decay of `config.adam` from rank 2 on. If it selects none, this
     /// is AdamW.
     ///
     /// # Errors

@@ -67,9 +67,9 @@ pub struct Group<T: Real = f32> {
     pub weight_decay: f64,
     /// Multiplies the learning rate of the optimiser.
     pub lr_scale: f64,
-    /// Decay rates of averages in place of those of the optimiser. An error for an optimiser without betas.
+    /// Decay rates of averages, in place of the optimiser's. An error for an optimiser without betas.
     pub betas: Option<(f64, f64)>,
-    /// The eps in place of that of the optimiser. An error for an optimiser without one.
+    /// The eps, in place of the optimiser's. An error for an optimiser without one.
     pub eps: Option<f64>,
 }
 
@@ -81,7 +81,7 @@ impl<T: Real> Default for Group<T> {
 }
 
 impl<T: Real> Group<T> {
-    /// The parameters of a module in two groups: those of rank 2 and more (matrices and
+    /// The parameters of a module in two groups: rank 2 and more (matrices and
     /// embeddings) with `weight_decay`, the others (biases and norms) without.
     ///
     /// ```

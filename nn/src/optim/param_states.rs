@@ -23,9 +23,9 @@ pub struct ParamState<T: Real, const N: usize> {
     pub weight_decay: f64,
     /// Multiplies the learning rate, as in [`Group`].
     pub lr_scale: f64,
-    /// Decay rates of averages in place of those of the optimiser, as in [`Group`].
+    /// Decay rates of averages, in place of the optimiser's, as in [`Group`].
     pub betas: Option<(f64, f64)>,
-    /// The eps in place of that of the optimiser, as in [`Group`].
+    /// The eps, in place of the optimiser's, as in [`Group`].
     pub eps: Option<f64>,
     /// The state, initially 0.
     pub state: [Tensor<T>; N],

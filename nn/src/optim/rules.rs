@@ -36,7 +36,7 @@ macro_rules! optimizer {
                 Self::with_groups($groups(module, config.weight_decay), config)
             }
 
-            /// An optimiser for groups, each with its own options; those of the group replace the
+            /// An optimiser for groups, each with its own options, which replace the
             /// weight decay of `config`.
             ///
             /// # Errors

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// The linear layers of a block.
 const LINEAR: [&str; 4] = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"];
 
-/// The map between state dicts of GPT-2 as its authors and Hugging Face publish them and those of
+/// The map between state dicts of GPT-2 as its authors and Hugging Face publish them and state dicts of
 /// [`Gpt`](crate::Gpt).
 ///
 /// The weights of the linear layers are transposed, because `Conv1D` stores `[inputs, outputs]`.
@@ -41,7 +41,7 @@ pub fn gpt2() -> StateMap {
     map
 }
 
-/// The map between state dicts of nanoGPT and those of [`Gpt`](crate::Gpt): the same names and
+/// The map between state dicts of nanoGPT and of [`Gpt`](crate::Gpt): the same names and
 /// layouts, but for the prefixes of `torch.compile` (`_orig_mod.`) and of `DistributedDataParallel`
 /// (`module.`), and for causal masks (`attn.bias`), which are left out.
 ///

@@ -8,7 +8,7 @@ use crate::state_map::StateMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The map between state dicts of Llama as Hugging Face publishes them and those of a
+/// The map between state dicts of Llama as Hugging Face publishes them and state dicts of a
 /// [`Gpt`](crate::Gpt) with [`Names::Llama`](crate::Names::Llama).
 ///
 /// The rows of the projections to queries and keys are permuted if the configuration has another
@@ -32,7 +32,7 @@ pub fn llama(config: &GptConfig) -> StateMap {
     permuted(map, config, Pairing::Half)
 }
 
-/// The map between state dicts of Llama as Meta and llama2.c publish them and those of a
+/// The map between state dicts of Llama as Meta and llama2.c publish them and state dicts of a
 /// [`Gpt`](crate::Gpt) with [`Names::Llama`](crate::Names::Llama).
 ///
 /// Names differ, and the rows of the projections to queries and keys are permuted if the configuration

@@ -81,7 +81,7 @@ impl Corpus {
         &self.held_out.tokens
     }
 
-    /// The part of the bytes of the held-out targets that do not come back from the tokens: those of words
+    /// The part of the bytes of the held-out targets that do not come back from the tokens: the bytes of words
     /// that the tokenizer changes or drops, such as unknown ones, or capitals made small. The model does not
     /// predict them, so [bits per byte](super::TextMetrics::bits_per_byte) mean something only if it is 0.
     pub fn lost_share(&self) -> f64 {

@@ -89,7 +89,7 @@ impl TextMetrics {
         self.nats / self.tokens as f64
     }
 
-    /// The perplexity, `exp(loss)`: that of uniform predictions is the size of the vocabulary.
+    /// The perplexity, `exp(loss)`. Uniform predictions have the size of the vocabulary as their perplexity.
     pub fn perplexity(&self) -> f64 {
         self.loss().exp()
     }

@@ -16,7 +16,7 @@ struct Piece {
     range: Range<usize>,
 }
 
-/// Documents in rows of a fixed length: no window begins in the middle of a document, as those of
+/// Documents in rows of a fixed length: no window begins in the middle of a document, unlike windows of
 /// [`Corpus::batch`](super::Corpus::batch) do, and no row is mostly padding.
 ///
 /// A document of `n` tokens has `n - 1` inputs, since its last token is a target only. It is cut into

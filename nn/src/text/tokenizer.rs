@@ -209,7 +209,7 @@ impl Tokenizer {
         .or_panic();
     }
 
-    /// The bytes of a text from `begin` on that do not come back from its tokens: those of words that do not
+    /// The bytes of a text from `begin` on that do not come back from its tokens: the bytes of words that do not
     /// come back after the word before, each with the white space before it.
     pub(super) fn lost(&self, text: &str, tokens: &[i64], begin: usize) -> Result<u64, TextError> {
         let ends = |tokens: &[i64], part: &[u8]| self.decode(tokens).as_bytes().ends_with(part);

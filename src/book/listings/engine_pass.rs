@@ -22,7 +22,7 @@ impl Engine {
         engine.found
     }
 
-    /// Adds a gradient to that of a leaf or of an operation.
+    /// Adds a gradient to the sum for a leaf or an operation.
     fn propagate(&mut self, edge: &Edge, g: Tensor<f64>) {
         match edge {
             Edge::Constant => {}

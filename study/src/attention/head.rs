@@ -77,7 +77,7 @@ impl HeadMap {
     /// Adds the weights of the next query to all keys, and the gradients of the loss by them.
     ///
     /// # Panics
-    /// If the number of weights or gradients is not that of the keys, or all queries have been added.
+    /// If there are not as many weights or gradients as keys, or all queries have been added.
     #[track_caller]
     pub fn push(&mut self, row: &[f64], gradient: Option<&[f64]>) {
         let (i, keys) = (self.rows, self.mask.keys());

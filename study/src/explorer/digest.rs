@@ -19,7 +19,7 @@ pub(super) struct Digest {
 }
 
 /// The weights of the first sequence of a call, block by block of queries: no matrix of all scores is
-/// held. `tokens` are those of the queries if they are those of the keys, too.
+/// held. `tokens` are given if queries and keys have the same tokens.
 pub(super) fn digest<T: Real>(
     seen: &Seen<T>,
     observed: &Observed<T>,
@@ -212,7 +212,7 @@ fn threshold(scores: &[f64], weights: &[f64]) -> f64 {
     if most.is_finite() { (least + most) / 2.0 } else { f64::NEG_INFINITY }
 }
 
-/// The score parts of several calls as those of one layer; `None` if they differ in more than the
+/// The score parts of several calls as one layer's; `None` if they differ in more than the
 /// numbers.
 pub(super) fn joined(parts: Vec<ScoreParts>) -> Option<ScoreParts> {
     let mut parts = parts.into_iter();

@@ -19,7 +19,7 @@ use tap::{Experiment, Observed, observe};
 /// A text, its place on the page, and the pair that is shown first.
 type KnownText = (ExplorerText, usize, Option<(usize, usize)>);
 
-/// The largest number of weights whose gradients are computed: those of 16 heads on 1024 tokens.
+/// The largest number of weights whose gradients are computed: 16 heads on 1024 tokens.
 const GRADIENTS: usize = 1 << 24;
 
 /// Collects the attention of a model, and writes it as a page that any browser shows.

@@ -18,7 +18,7 @@
 //! assert_eq!(delivered.collect::<Vec<_>>(), [("mul", false), ("mul", false), ("square", true)]);
 //! ```
 //!
-//! Operations have the [module](Operation::module) whose forward pass computed them. A record may be inside of another
+//! Operations have the [module](Operation::module) whose forward pass computed them. A record may be inside another
 //! one, which contains the same operations. Recording changes no bit of a result. It works with operations of any kind, in
 //! [`sharded`](retrograd_autograd::sharded) computations, whose shards are lanes, and in recorded backward passes
 //! ([`grad`](retrograd_autograd::grad)), whose operations name the operation that they differentiate. If nothing is

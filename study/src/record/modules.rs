@@ -138,7 +138,7 @@ impl Modules {
     }
 }
 
-/// Whether a path is that of a module, or of something inside it.
+/// Whether a path names a module, or something inside it.
 pub(crate) fn is_inside(path: &str, module: &str) -> bool {
     let rest = path.strip_prefix(module);
     rest.is_some_and(|rest| module.is_empty() || rest.is_empty() || rest.starts_with('.'))

@@ -137,7 +137,7 @@ struct State {
     /// Operations, and the addresses of the tensors that they list.
     listed: HashSet<(usize, usize)>,
     threads: Threads<Lane>,
-    /// Whether a backward pass, or those of all shards, have ended.
+    /// Whether a backward pass, or the passes of all shards, have ended.
     is_loss_known: bool,
 }
 

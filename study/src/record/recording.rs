@@ -135,7 +135,7 @@ pub struct SavedTensor {
     pub is_shared: bool,
 }
 
-/// A module that an operation belongs to: the innermost one whose forward pass runs, or the one inside of that
+/// The module that an operation belongs to: the innermost one whose forward pass runs, or a module inside it
 /// which owns the parameter of the operation.
 ///
 /// Modules of the nn crate report their forward passes; a module of your own does so by `Module::observe`.

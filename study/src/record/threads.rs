@@ -4,7 +4,7 @@ use retrograd_tensor::observe::Event;
 use std::collections::HashMap;
 use std::thread::{self, ThreadId};
 
-/// A state for each thread, and another one for each shard that the thread runs, one inside of the other: a
+/// A state for each thread, and another one for each shard that the thread runs, one inside the other: a
 /// thread that waits in a shard may run another one.
 pub(crate) struct Threads<S>(HashMap<ThreadId, Vec<(usize, S)>>);
 

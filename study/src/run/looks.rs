@@ -20,7 +20,7 @@ pub struct RunLook {
     /// For each part, the norm of its gradient before clipping. Empty if no step was observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grad_norms: Vec<Option<f64>>,
-    /// For each part, the norm of its update by that of its weights before the step.
+    /// For each part, the norm of its update divided by the norm of its weights before the step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub updates: Vec<Option<f64>>,
     /// For each layer, the root of the mean square of its output for the sentence.
@@ -79,7 +79,7 @@ impl HeadLook {
     }
 }
 
-/// The entropy of weights, scaled to the sum 1, by that of equal weights.
+/// The entropy of weights, scaled to the sum 1, divided by the entropy of equal weights.
 fn relative_entropy(weights: &[f32]) -> f64 {
     let sum: f64 = weights.iter().map(|&w| f64::from(w)).sum();
     let part = |&w: &f32| match f64::from(w) / sum {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Columns are separated by two or more spaces, which no column contains. The times are in microseconds,
-//! without that of inner calls, whose operation is preceded by `>` and which are printed first. The share is
+//! without inner calls, whose operation is preceded by `>` and which are printed first. The share is
 //! the least time by the [roofline model](retrograd_tensor::machine::Roofline::bound) on the threads that the call
 //! used, relative to its time; the limit is what determines the least time: `FMA`, or a level of memory.
 //! The limits are measured at the beginning, in half a second.

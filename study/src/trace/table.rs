@@ -192,7 +192,7 @@ pub struct Total {
     pub level: Option<&'static str>,
     /// The number of calls.
     pub calls: usize,
-    /// Their time in seconds, without that of inner calls.
+    /// Their time in seconds, without inner calls.
     pub seconds: f64,
     /// Their arithmetic operations, see [`KernelCall::flops`].
     pub flops: u64,

@@ -265,7 +265,7 @@ fn least_and_median(mut times: Vec<f64>) -> [f64; 2] {
     [times[0], times[times.len() / 2]]
 }
 
-/// The explained elements of the gradient that an event delivered, if it is that of an input of a product.
+/// The explained elements of the gradient that an event delivered, if it belongs to an input of a product.
 fn terms<'a>(
     seen: &Shown<'_>,
     event: usize,

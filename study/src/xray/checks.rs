@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 impl XRay {
     /// Also compares `n` elements of the gradient of each parameter with a central difference of the recorded
-    /// closure: those of largest magnitude among the eight elements that the page explains.
+    /// closure: the ones of largest magnitude among the eight elements that the page explains.
     ///
     /// For each of them the closure is run six to eighteen more times, with the element changed by `±h` of several
     /// sizes. The page shows the difference with the smallest expected error, and that error, which in f32 is often a

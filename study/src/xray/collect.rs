@@ -29,7 +29,7 @@ pub(super) struct Collected {
     /// The calls of products whose rule has not run, and their operands by name (a [`Named`]).
     operands: BTreeMap<usize, (Call, Box<dyn Any + Send>)>,
     pub(super) naive: Option<Naive>,
-    /// The value of the variable from which the first backward pass began, if it is a scalar: that of the shard.
+    /// The value of the variable from which the first backward pass began, if it is a scalar: in a shard, its own.
     pub(super) loss: Option<f64>,
 }
 

@@ -100,7 +100,7 @@ pub(super) struct Node {
     pub(super) no_gradient: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trainable: Option<bool>,
-    /// The norm of the update of a parameter, relative to that of the parameter.
+    /// The norm of the update of a parameter, divided by the norm of the parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) update: Option<Number>,
 }

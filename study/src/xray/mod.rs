@@ -102,7 +102,7 @@ impl XRay {
     }
 
     /// Names a parameter, which has no gradient if it is not trainable. Further names of the same
-    /// parameter are those of other modules that use it.
+    /// parameter belong to other modules that use it.
     ///
     /// ```
     /// use retrograd::prelude::*;
@@ -296,7 +296,7 @@ impl RecordedStep {
         self.page().write(path)
     }
 
-    /// The data of the page in JSON. There is no limit to its size but that of the page.
+    /// The data of the page in JSON. Only the page limits its size.
     pub fn json(&self) -> String {
         serde_json::to_string(&self.data).expect("no map, and numbers are finite or null")
     }

@@ -68,7 +68,7 @@ impl Names {
 
     /// The module of each operation. An operation that uses a parameter belongs to the module of that;
     /// one between two such operations to the innermost module around both, or to the one whose forward pass
-    /// computed it, whichever is inside of the other.
+    /// computed it, whichever is inside the other.
     pub(super) fn attribute(&self, operations: &[&Operation]) -> Vec<usize> {
         let mut uses = BTreeMap::<Id, usize>::new();
         let mut own = |op: &Operation| {

@@ -8,7 +8,7 @@ use std::f64::consts::FRAC_2_SQRT_PI;
 /// in it yields its value and its exact derivative, `f(x + x'ε) = f(x) + f'(x) x'ε`.
 ///
 /// A number is the pair `(x, x')`. Where a formula has a kink (`abs`, `min`, `max`, `select`), the
-/// derivative is that of the side that gives the value; of `abs` at 0 it is 0.
+/// derivative comes from the side that gives the value; for `abs` at 0 it is 0.
 ///
 /// ```
 /// use retrograd::tensor::Real;
@@ -35,7 +35,7 @@ use std::f64::consts::FRAC_2_SQRT_PI;
 pub struct Dual<A>(pub A);
 
 impl<A> Dual<A> {
-    /// The chain rule: the value `y` of a function, and its derivative times that of the argument.
+    /// The chain rule: the value `y` of a function, and its derivative times the derivative of the argument.
     #[inline(always)]
     fn chain<T: Copy>(self, y: A::V, derivative: A::V, (_, dx): (A::V, A::V)) -> (A::V, A::V)
     where

@@ -16,7 +16,7 @@
 //! | `integers` | a function of K integers, or a fold of many | arithmetic on `i64` and `u32` |
 //! | `gemm` | matrix multiplication, with an epilogue | matmul, linear layers, attention |
 //!
-//! [`Real`] is the trait of the element types that kernels are compiled for, [`Number`] that of all
+//! [`Real`] is the trait of the element types that kernels are compiled for, [`Number`] the trait of all
 //! element types with arithmetic.
 
 pub mod attention;

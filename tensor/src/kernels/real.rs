@@ -115,7 +115,7 @@ pub trait Real: Float + Gemm + Number {
     fn operations<K: Kernel<Self>>(k: K) -> Option<u64>;
 }
 
-/// The level that kernels on `T` are selected by, for reports; `None` for those of one lane.
+/// The level that kernels on `T` are selected by, for reports; `None` for kernels of one lane.
 pub(crate) fn level_of<T: Element>(level: Level) -> Option<&'static str> {
     (T::DTYPE == DType::F32).then(|| level.name())
 }

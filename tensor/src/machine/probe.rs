@@ -17,7 +17,7 @@ struct Effort {
     attempts: usize,
     /// The target time of an attempt.
     attempt: Duration,
-    /// The threads that measure the rate of all: those of the pool, or threads of their own.
+    /// The threads that measure the rate of all: the threads of the pool, or others.
     threads: usize,
     in_pool: bool,
     /// The size of a block of main memory: how many times the last cache, at least, at most.

@@ -43,7 +43,7 @@ impl Display for Limit {
     }
 }
 
-/// The rate of some of the `all` threads: that of one thread times their number, but at most that of all.
+/// The rate of some of the `all` threads: one thread's rate times their number, but at most the rate of all.
 fn rate_of(rate: Rate, threads: usize, all: usize) -> f64 {
     if threads >= all { rate.all } else { (rate.one * threads as f64).min(rate.all.max(rate.one)) }
 }
@@ -52,7 +52,7 @@ impl Roofline {
     /// The least time on so many threads of `flops` operations on numbers of a type, with `bytes` moved once
     /// to or from the first level of memory that holds them (or a later level, if that is faster).
     ///
-    /// The peak of `f64` is half of that of `f32`. For integers, only memory is a limit. Products by
+    /// The peak of `f64` is half the peak of `f32`. For integers, only memory is a limit. Products by
     /// AMX tiles can be faster than the peak of `f32`.
     ///
     /// ```

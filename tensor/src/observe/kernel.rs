@@ -44,13 +44,13 @@ pub struct KernelCall {
     pub written: u64,
     /// When the call began.
     pub start: Instant,
-    /// The time in seconds, without that of inner calls.
+    /// The time in seconds, without inner calls.
     pub seconds: f64,
     /// The time in seconds from the beginning to the end, with inner calls and the time to report them.
     pub elapsed: f64,
     /// The threads that the work was distributed to, at most: 1 if it was not distributed.
     pub threads: usize,
-    /// The number of calls on this thread that this one is inside of. (A thread that waits for others may run
+    /// The number of calls on this thread around this one. (A thread that waits for others may run
     /// another task meanwhile. The calls of that task are inside as well.)
     pub depth: usize,
 }

@@ -33,7 +33,7 @@ pub enum Division {
     Pool,
 }
 
-/// The times of the tasks for a number of threads, relative to that of the whole work, in stages that
+/// The times of the tasks for a number of threads, relative to the time of the whole work, in stages that
 /// follow each other.
 pub type Divide = dyn Fn(usize) -> Vec<Vec<f64>> + Send + Sync;
 

@@ -88,7 +88,7 @@ impl<T: Element> Tensor<T> {
         x
     }
 
-    /// [`Tensor::repeat`] for any number of axes: the numbers are those of the last axes, and the others are
+    /// [`Tensor::repeat`] for any number of axes: the numbers are for the last axes, and the others are
     /// not repeated.
     ///
     /// # Panics

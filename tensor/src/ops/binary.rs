@@ -71,7 +71,7 @@ fn fmod_of_floats<T: Real>(a: T, b: T) -> T {
     T::from_f64(a.to_f64() % b.to_f64())
 }
 
-/// [`fmod_of_floats`], plus `b` where the sign is not that of `b`.
+/// [`fmod_of_floats`], plus `b` where the sign differs from `b`.
 #[inline(always)]
 fn remainder_of_floats<T: Real>(a: T, b: T) -> T {
     let rest = fmod_of_floats(a, b);
@@ -326,7 +326,7 @@ impl<T: Real> Update<T, 1, 1> for Accumulate {
             `Var::constant(x)`"
 )]
 pub trait TensorOrNumber<T: Element> {
-    /// The operand as a tensor: that of a number has rank 0.
+    /// The operand as a tensor: a number has rank 0.
     fn into_tensor(self) -> Tensor<T>;
 
     /// `left` and this operand, in this order, combined by an operator.

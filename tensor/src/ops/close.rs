@@ -85,7 +85,7 @@ fn check_tolerances(op: &'static str, rtol: f64, atol: f64) -> Result<()> {
 /// A number `a` is close to an expected number `b` if `|a - b| ≤ atol + rtol · |b|`. NaN is close to
 /// nothing, an infinity to itself only. PyTorch's defaults are `rtol` 1e-5 and `atol` 1e-8.
 impl<T: Float> Tensor<T> {
-    /// Whether each element is close to that of another tensor, or to a number; broadcast.
+    /// Whether each element is close to the element of another tensor, or to a number; broadcast.
     ///
     /// # Panics
     /// If the shapes do not broadcast, or a tolerance is negative or NaN.
@@ -103,7 +103,7 @@ impl<T: Float> Tensor<T> {
         })
     }
 
-    /// Whether all elements are close to those of another tensor, or to a number; broadcast. The result of
+    /// Whether all elements are close to the elements of another tensor, or to a number; broadcast. The result of
     /// [`Tensor::close_to`] names the worst element.
     ///
     /// # Panics
@@ -123,7 +123,7 @@ impl<T: Float> Tensor<T> {
         close.count_true() == close.numel()
     }
 
-    /// `Ok` if the shape is that of `expected` and all elements are close; else an error that names the
+    /// `Ok` if the shape equals the shape of `expected` and all elements are close; else an error that names the
     /// worst element: that whose difference is the largest multiple of what is allowed, and the first of
     /// these.
     ///

@@ -286,7 +286,7 @@ impl<T: Real> Tensor<T> {
     /// Products are matrix products over the common axes, from left to right. Without `->`
     /// the result has the letters that occur once, in alphabetical order. `...` stands for the axes that
     /// are not named; those of several operands are aligned at the last one. An axis of size 1 is broadcast
-    /// to that of the same name in other operands.
+    /// to the axis of the same name in other operands.
     ///
     /// # Panics
     /// If the formula does not fit the operands.

@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 /// # Joining and padding
 impl<T: Element> Tensor<T> {
     /// Concatenates tensors along an axis. Their sizes agree on all other
-    /// axes; that of the result is the sum.
+    /// axes; the size of the result is the sum.
     ///
     /// # Panics
     /// If there are no parts, or sizes differ on another axis.

@@ -244,7 +244,7 @@ impl CrossEntropy {
         Ok(axis)
     }
 
-    /// Checks the arguments before anything is computed. `weights` are those of the classes.
+    /// Checks the arguments before anything is computed. `weights` are weights of classes.
     #[track_caller]
     pub(crate) fn check<T: Real, I: Integer>(
         &self,
@@ -406,7 +406,7 @@ impl<T: Real> Tensor<T> {
     /// reduction. The cotangent `g` has one element, or with [`Reduction::None`] the shape of the targets.
     ///
     /// # Panics
-    /// As [`Tensor::cross_entropy`], or if the sums or `g` are those of another number of rows.
+    /// As [`Tensor::cross_entropy`], or if the sums or `g` have another number of rows.
     #[track_caller]
     pub fn cross_entropy_vjp_from<I: Integer>(
         &self,
@@ -455,7 +455,7 @@ fn order(rank: usize, axis: isize) -> Vec<isize> {
     (0..rank).filter(|&i| i != axis).chain([axis]).collect()
 }
 
-/// The loss of logits `x`, that of each row if their shape is given, and the log-sum-exps of the rows.
+/// The loss of logits `x`, for each row if their shape is given, and the log-sum-exps of the rows.
 #[inline(never)]
 fn losses<T: Real>(
     x: &Tensor<T>,

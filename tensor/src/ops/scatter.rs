@@ -31,7 +31,7 @@ pub enum ScatterReduce {
 ///
 /// Copies in which some elements are replaced.
 impl<T: Element> Tensor<T> {
-    /// A copy in which the elements at the given [indices](crate::indexing) are those of `source`, which is
+    /// A copy in which the elements at the given [indices](crate::indexing) come from `source`, which is
     /// broadcast: `x.i(indices)` of the result is `source`.
     ///
     /// # Panics

@@ -39,7 +39,7 @@ macro_rules! derived_functions {
 }
 pub(super) use derived_functions;
 
-/// The elementary functions on vectors of `f32`, by those of [`math`](super::math).
+/// The elementary functions on vectors of `f32`, by the functions of [`math`](super::math).
 macro_rules! elementary_f32 {
     () => {
         $crate::simd::elementary::derived_functions!();

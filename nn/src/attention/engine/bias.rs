@@ -176,7 +176,7 @@ impl<T: Real> Bias<T> {
     }
 }
 
-/// The slopes of ALiBi: `2^(-8h/H)` for `h = 1..=H` if `H` is a power of two; else those of the
+/// The slopes of ALiBi: `2^(-8h/H)` for `h = 1..=H` if `H` is a power of two; else the slopes of the
 /// power of two below, followed by every other slope of the power of two above.
 ///
 /// ```

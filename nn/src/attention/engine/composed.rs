@@ -36,7 +36,7 @@ impl<T: Real> Operands<T> {
         output
     }
 
-    /// The report of the whole computation, whose operations are calls of their own inside of it.
+    /// The report of the whole computation, whose operations are calls of their own inside it.
     fn report(&self) -> KernelCall {
         let (q, keys) = (self.q.shape(), self.k.shape()[2]);
         let size = Size::Attention { batch: q[0], heads: q[1], queries: q[2], keys, width: q[3] };

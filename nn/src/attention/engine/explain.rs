@@ -14,7 +14,7 @@ impl<T: Real> Spec<T> {
     /// the pair attends and `.` where it does not. For longer ones a character is one tile of 64
     /// queries by 64 keys, or several: `#` full, `+` partial, `.` empty. If the mask depends on the
     /// head or the sequence, there are up to four different maps. For a mask from a function, which
-    /// may depend on both, the map is that of the first head of the first sequence. Below each map
+    /// may depend on both, the map shows the first head of the first sequence. Below each map
     /// are the numbers of full, partial and empty tiles, and the percentage of tiles that the path
     /// computes. It is an upper bound, because the kernel classifies tiles of 32 queries.
     ///

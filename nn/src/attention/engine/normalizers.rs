@@ -68,7 +68,7 @@ fn spread_nan_over_rows<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
 }
 
 /// The support of sparsemax or entmax: true for the elements of each row with a positive weight.
-/// `threshold` is that of the `n` largest elements, given in descending order; the support is the
+/// `threshold` is computed from the `n` largest elements, given in descending order; the support is the
 /// largest `n` whose smallest element exceeds it. In a row of NaN, all unmasked elements.
 fn support<T: Real>(
     s: &Tensor<T>,

@@ -104,7 +104,7 @@ impl<T: Real> AttentionCall<T> {
         [self.call.q.value(), self.call.k.value()]
     }
 
-    /// Queries and keys as their products use them: those of [`Normalizer::Linear`] through its feature map.
+    /// Queries and keys as their products use them: with [`Normalizer::Linear`], after its feature map.
     pub fn mapped_operands(&self) -> [Tensor<T>; 2] {
         let is_linear = self.call.spec.normalizer == Normalizer::Linear;
         let map = |x: &Var<T>| if is_linear { feature_map(x) } else { x.clone() }.into_value();

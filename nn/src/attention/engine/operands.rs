@@ -143,7 +143,7 @@ impl<T: Real> Operands<T> {
         x.reshape(&x.shape()[4 - self.rank..])
     }
 
-    /// The scale of the scores: that of the spec, or `1/√Dk`.
+    /// The scale of the scores: the scale of the spec, or `1/√Dk`.
     pub fn scale(&self) -> T {
         let width = self.q.size(-1).max(1) as f64;
         T::from_f64(self.spec.scale.unwrap_or(1.0 / width.sqrt()))

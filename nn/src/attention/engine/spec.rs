@@ -76,7 +76,7 @@ pub enum Path {
 
 /// The specification of an attention, built from parts.
 ///
-/// With `p` the position of a query and `j` that of a key, in this order:
+/// With `p` the position of a query and `j` the position of a key, in this order:
 ///
 /// ```text
 /// s = scale · q·k            scale 1/√Dk unless given; variants may add to q·k before
@@ -296,7 +296,7 @@ impl<T: Real> Spec<T> {
     }
 
     /// The causal mask with the last query at the position of the last key, for any numbers of queries
-    /// and keys: that of queries that continue a sequence. PyTorch's `causal_lower_right`.
+    /// and keys: queries that continue a sequence. PyTorch's `causal_lower_right`.
     ///
     /// ```
     /// use retrograd::nn::attention::{Spec, attend};

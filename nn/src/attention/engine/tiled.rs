@@ -18,7 +18,7 @@ static ATTENTION: Op = attention(&["q", "k", "v", "sink?"]).computes(|shapes| {
 static PACKED: Op = attention(&["q, k, v", "sink?"])
     .computes(|shapes| products(shapes, shapes.of("q, k, v")[1], shapes.output[3]));
 
-/// The log-sum-exp is -∞ where there are no keys: its kind is that of a fill.
+/// The log-sum-exp is -∞ where there are no keys, as a fill.
 const fn attention(inputs: &'static [&'static str]) -> Op {
     Op::new("attention", inputs).kind(Kind::Fill).formula(
         "y = p v, p = softmax(q kᵀ · scale + bias, masked)",

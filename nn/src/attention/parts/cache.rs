@@ -164,11 +164,11 @@ impl<T: Real> KvCache<T> {
         (self.keys.len, self.values.len, self.seen) = (n, n, n);
     }
 
-    /// Appends keys `[.., Hk, L, D]` and values `[.., Hv, L, Dv]`, and returns those of all tokens
+    /// Appends keys `[.., Hk, L, D]` and values `[.., Hv, L, Dv]`, and returns the keys and values of all tokens
     /// in the cache, the new ones last.
     ///
     /// # Panics
-    /// If they exceed the capacity, or their other axes differ from those of earlier tokens.
+    /// If they exceed the capacity, or their other axes differ from earlier tokens.
     #[track_caller]
     pub fn append(&mut self, k: &Tensor<T>, v: &Tensor<T>) -> (Tensor<T>, Tensor<T>) {
         let new = k.size(-2);

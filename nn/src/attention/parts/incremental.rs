@@ -55,7 +55,7 @@ pub trait Incremental<T: Real = f32>: Module<T> {
     /// [`Incremental::forward`] on the whole sequence, up to rounding. Masks and biases are
     /// functions of positions in the whole sequence, even after a cache has dropped keys, which
     /// must then be masked. Dense masks and biases from tensors are indexed by key: their size
-    /// must be that of the keys so far, and they are rejected once keys have been dropped.
+    /// must be the number of the keys so far, and they are rejected once keys have been dropped.
     ///
     /// # Panics
     /// As `forward`, or if the cache is too small or contains keys of other sizes, or if the spec
@@ -67,7 +67,7 @@ pub trait Incremental<T: Real = f32>: Module<T> {
     }
 }
 
-/// The tokens before those of a call: none, or those in a cache.
+/// The tokens before a call: none, or the tokens in a cache.
 #[derive(Debug)]
 pub struct Past<'a, T: Real = f32>(Option<&'a mut KvCache<T>>);
 
@@ -92,7 +92,7 @@ impl<'a, T: Real> Past<'a, T> {
         self.0.as_ref().map(|cache| cache.positions())
     }
 
-    /// The keys and values of all tokens, given those of the call.
+    /// The keys and values of all tokens, given the ones of the call.
     ///
     /// ```
     /// use retrograd::nn::attention::Past;

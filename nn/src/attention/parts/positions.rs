@@ -52,7 +52,7 @@ impl<T: Real> LearnedPositions<T> {
         call.end(x.add(&self.weight.to_var().narrow(0, start, length)))
     }
 
-    /// Adds given positions, which broadcast to `[.., L]`, such as those of packed documents
+    /// Adds given positions, which broadcast to `[.., L]`, such as positions of packed documents
     /// ([`Packed::positions`](crate::attention::Packed::positions)).
     ///
     /// # Panics
@@ -141,7 +141,7 @@ impl SinusoidalPositions {
         })
     }
 
-    /// Adds given positions, which broadcast to `[.., L]`, such as those of packed documents
+    /// Adds given positions, which broadcast to `[.., L]`, such as positions of packed documents
     /// ([`Packed::positions`](crate::attention::Packed::positions)).
     #[track_caller]
     pub fn forward_at<T: Real>(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {

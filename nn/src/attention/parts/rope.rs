@@ -35,7 +35,7 @@ pub enum Pairing {
     Interleaved,
 }
 
-/// The scaling of angles for sequences longer than those of training.
+/// The scaling of angles for sequences longer than in training.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Scaling {
     /// No scaling.

@@ -87,7 +87,7 @@ impl BigBirdLayout {
 /// multiple of 64, the tile size of the engine. With `global` or `neighbours` at least the number
 /// of blocks it is full self-attention. [`Mask::blocks`] supports any other layout.
 ///
-/// Parameters: those of [`Projections`]. Zaheer et al. 2020 (arXiv 2007.14062).
+/// Parameters: as [`Projections`]. Zaheer et al. 2020 (arXiv 2007.14062).
 #[derive(Clone, Debug)]
 pub struct BigBirdAttention<T: Real = f32> {
     /// The projections.

@@ -27,7 +27,7 @@ use retrograd_tensor::random::Rng;
 /// width `2d` and a little more. With `λ = 0` it is multi-head attention of the first halves,
 /// up to the norm.
 ///
-/// Parameters: those of [`Projections`] with `2H` heads of width `d`, of which heads `2h` and
+/// Parameters: as [`Projections`] with `2H` heads of width `d`, of which heads `2h` and
 /// `2h + 1` are the two of head `h`; `lambda_q1`, `lambda_k1`, `lambda_q2`, `lambda_k2` `[d]`,
 /// normal with deviation 0.1 initially; `subln.weight` `[2d]`. Ye et al. 2024 (arXiv 2410.05258).
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use retrograd_tensor::{Real, Tensor};
 /// Gated attention: `o ∘ sigmoid(W_g x)` before the output projection.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`], and `gate_proj` with `weight` `[H · D, width]` and `bias`
+/// Parameters: as [`Projections`], and `gate_proj` with `weight` `[H · D, width]` and `bias`
 /// `[H · D]`. With a weight of 0 and a large bias it is multi-head attention. Qiu et al. 2025
 /// (arXiv 2505.06708).
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl<T: Real> Incremental<T> for GatedAttention<T> {
 /// Attention with a learned scale per head: `head_scale_h · o_h` before the output projection.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`], and `head_scale` `[heads]`, 1 initially. With
+/// Parameters: as [`Projections`], and `head_scale` `[heads]`, 1 initially. With
 /// scales of 1 it is multi-head attention. Shleifer, Weston, Ott 2021 (arXiv 2110.09456).
 #[derive(Clone, Debug)]
 pub struct HeadScaleAttention<T: Real = f32> {
@@ -98,7 +98,7 @@ impl<T: Real> Incremental<T> for HeadScaleAttention<T> {
 /// layer.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`], and `mix` `[2]`, a half each initially. With a mix of
+/// Parameters: as [`Projections`], and `mix` `[2]`, a half each initially. With a mix of
 /// (1, 0) it is multi-head attention. Zhou et al. 2024 (arXiv 2410.17897).
 #[derive(Clone, Debug)]
 pub struct ValueResidualAttention<T: Real = f32> {

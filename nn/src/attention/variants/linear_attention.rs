@@ -187,7 +187,7 @@ impl<T: Real> LinearState<T> {
 /// [`NormalizedAttention`](crate::attention::NormalizedAttention) by
 /// [`Normalizer::Linear`](crate::attention::Normalizer::Linear).
 ///
-/// Parameters: those of [`Projections`]. Katharopoulos et al. 2020 (arXiv 2006.16236).
+/// Parameters: as [`Projections`]. Katharopoulos et al. 2020 (arXiv 2006.16236).
 ///
 /// ```
 /// use retrograd::nn::attention::{HeadSizes, LinearAttention, LinearForm, Projections, Reach};

@@ -25,7 +25,7 @@ use retrograd_tensor::{Real, Tensor};
 /// the latter case); with `w >= L` and no global token, dilation 1 and causal, causal
 /// self-attention.
 ///
-/// Parameters: those of [`Projections`], and `q_global`, `k_global`, `v_global`, of the shapes
+/// Parameters: as [`Projections`], and `q_global`, `k_global`, `v_global`, of the shapes
 /// of `q_proj`, `k_proj` and `v_proj` and equal to them initially. Beltagy, Peters, Cohan 2020
 /// (arXiv 2004.05150).
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl<T: Real> LongformerAttention<T> {
     /// A layer with a dilation for each head, and `window` keys on each side.
     ///
     /// # Panics
-    /// If the number of dilations is not that of the heads, or a dilation is 0.
+    /// If there are not as many dilations as heads, or a dilation is 0.
     #[track_caller]
     pub fn new(projections: Projections<T>, dilation: &[usize], window: usize) -> Self {
         let heads = projections.sizes().heads;

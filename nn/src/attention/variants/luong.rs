@@ -151,7 +151,7 @@ impl<T: Real> LuongScore<T> for LuongLocation<T> {
 /// ```
 ///
 /// Targets `[Lt, d_t]` or `[B, Lt, d_t]` and sources `[.., Ls, d_s]` to `[.., Lt, d_t]`; the work
-/// is `O(Lt Ls d)`. Parameters: those of `score`, and `combine` (`W_c`) `[d_t, d_s + d_t]`. Luong,
+/// is `O(Lt Ls d)`. Parameters: as `score`, and `combine` (`W_c`) `[d_t, d_s + d_t]`. Luong,
 /// Pham, Manning 2015 (arXiv 1508.04025).
 #[derive(Clone, Debug)]
 pub struct LuongAttention<T: Real, S> {

@@ -1,4 +1,4 @@
-//! Learned keys and values in addition to those of the sequence.
+//! Learned keys and values beside the keys and values of the sequence.
 
 use crate::attention::engine::{Sizes, Spec, attend};
 use crate::attention::parts::incremental::{Incremental, Past};
@@ -44,7 +44,7 @@ pub fn attend_with_memory<T: Real>(
 /// sequence; in place of a feed-forward layer, or as sinks.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L (L + M) · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`], and `memory_k` and `memory_v` `[Hk, M, D]`, normal with
+/// Parameters: as [`Projections`], and `memory_k` and `memory_v` `[Hk, M, D]`, normal with
 /// deviations `1/√D` and `1/√M` initially. With `M` of 0 it is multi-head attention. Sukhbaatar et
 /// al. 2019 (arXiv 1907.01470).
 #[derive(Clone, Debug)]

@@ -138,7 +138,7 @@ impl<T: Real> MlaAttention<T> {
     /// Sets the rotary positions.
     ///
     /// # Panics
-    /// If their width is not that of the sizes.
+    /// If their width differs from the sizes.
     #[track_caller]
     pub fn with_rope(self, rope: Rope) -> Self {
         let (have, want) = (rope.width(), self.sizes.rope);

@@ -161,7 +161,7 @@ impl<T: Real> MultiHeadAttention<T> {
     }
 
     /// Converts it to grouped-query attention, with new parameters: the projections to keys and to
-    /// values of each group are the means of those of its heads. With as many key heads as heads the
+    /// values of each group are the means over its heads. With as many key heads as heads the
     /// outputs are the same; with fewer, some more training recovers most of the quality
     /// ("uptraining" in the paper of Ainslie et al. 2023, arXiv 2305.13245).
     ///

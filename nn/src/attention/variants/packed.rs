@@ -81,7 +81,7 @@ impl Packed {
     }
 
     /// The position of each token in its document, `[total]`, for position embeddings. The
-    /// positions of a branch continue those of the prefix.
+    /// positions of a branch continue the positions of the prefix.
     pub fn positions(&self) -> Tensor<i64> {
         let ranges = std::iter::once((0..self.prefix, 0))
             .chain(self.ranges().into_iter().map(|r| (r, self.prefix)));
@@ -103,13 +103,13 @@ impl Packed {
     }
 }
 
-/// Causal self-attention of packed documents; outputs equal those of the separate documents.
+/// Causal self-attention of packed documents; outputs equal the outputs of the separate documents.
 ///
 /// `[total, width]` to the same. The work is `O(Σ L_d² width)` for documents of length `L_d`,
 /// where tiles between documents are skipped. With a single document it is causal
-/// self-attention. Rotary positions are those of [`Packed::positions`].
+/// self-attention. Rotary positions are [`Packed::positions`].
 ///
-/// Parameters: those of [`Projections`]. Krell et al. 2021 (arXiv 2107.02027).
+/// Parameters: as [`Projections`]. Krell et al. 2021 (arXiv 2107.02027).
 #[derive(Clone, Debug)]
 pub struct PackedAttention<T: Real = f32> {
     /// The projections.

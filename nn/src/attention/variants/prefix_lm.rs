@@ -14,7 +14,7 @@ use retrograd_tensor::Real;
 /// `[L, width]` or `[B, L, width]` to the same, in `O(L² width)`. With prefixes of 0 (or 1) it
 /// is causal self-attention, with prefixes of `L` full self-attention.
 ///
-/// Parameters: those of [`Projections`]. Liu et al. 2018 (arXiv 1801.10198); Raffel et al.
+/// Parameters: as [`Projections`]. Liu et al. 2018 (arXiv 1801.10198); Raffel et al.
 /// 2019 (arXiv 1910.10683).
 #[derive(Clone, Debug)]
 pub struct PrefixLmAttention<T: Real = f32> {

@@ -23,7 +23,7 @@ macro_rules! presets {
         $(#[$doc])*
         ///
         /// `[L, width]` or `[B, L, width]` to the same, in `O(L² · H D)` and the work of the
-        /// projections, if nothing else is said. Parameters: those of [`Projections`], and the
+        /// projections, if nothing else is said. Parameters: as [`Projections`], and the
         /// fields of type `Param`.
         #[derive(Clone, Debug)]
         pub struct $name<T: Real = f32> {
@@ -124,7 +124,7 @@ presets! {
     /// `⌊j / n⌋ = ⌊p / n⌋`.
     ///
     /// The work is `O(L n width)`; tiles between chunks are skipped. With `n >= L` it is causal
-    /// self-attention. Chunks are those of absolute positions, so a cache has to keep at most the
+    /// self-attention. Chunks are ranges of absolute positions, so a cache has to keep at most the
     /// last `n` keys. Used in most layers of Llama 4, alternating with full attention.
     pub struct ChunkedLocalAttention {
         mask: Mask,

@@ -16,7 +16,7 @@ use retrograd_tensor::{Real, Tensor};
 /// learned scale, in place of `1/√D`. A scale in the spec multiplies them, too.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the
-/// norms are `O(L · H D)`. Parameters: those of [`Projections`], and `g` `[1]`, `log2(L² - L)` at
+/// norms are `O(L · H D)`. Parameters: as [`Projections`], and `g` `[1]`, `log2(L² - L)` at
 /// first for the usual length `L`. If queries and keys have norm `D^(1/4)`, it is multi-head
 /// attention without norms, with `g = 1`; with `g = √D` it is [`Projections::with_qk_norm`] with
 /// weights of 1.

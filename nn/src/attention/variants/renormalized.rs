@@ -53,7 +53,7 @@ pub fn renormalize<T: Real>(weights: &Var<T>, mask: &Mask) -> Var<T> {
 /// P = softmax(q · kᵀ / √d_k)     P' = P ∘ M     o = dropout(P' / Σ P') · v
 /// ```
 ///
-/// Shapes, parameters and names are those of [`SelfAttention`](crate::attention::SelfAttention), to
+/// Shapes, parameters and names are as in [`SelfAttention`](crate::attention::SelfAttention), to
 /// which it is equal in exact arithmetic under the same mask; with `Mask::full()` it is equal in
 /// floating point, too. It is here for study, not for use: [`renormalize`] describes its problems.
 /// The work is the same `O(L² (d_k + d_v))`, none of it skipped.

@@ -25,7 +25,7 @@ use retrograd_tensor::{Real, Tensor};
 /// vectors `a`, and weights are summed by distance before the multiplication by `b`. With both
 /// tables 0 it is plain self-attention.
 ///
-/// Parameters: those of [`Projections`], and `relative_keys` (`a`) and `relative_values` (`b`)
+/// Parameters: as [`Projections`], and `relative_keys` (`a`) and `relative_values` (`b`)
 /// `[2n + 1, D]`, from distance `-n` to `n`. Shaw, Uszkoreit, Vaswani 2018 (arXiv 1803.02155).
 #[derive(Clone, Debug)]
 pub struct ShawAttention<T: Real = f32> {

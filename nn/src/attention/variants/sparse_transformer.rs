@@ -11,7 +11,7 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 /// ```
 ///
 /// Two layers (or the two kinds of heads in one layer and the next) connect a query to all earlier
-/// positions. The near part of `strided` is that of the authors' code; their paper has one key
+/// positions. The near part of `strided` is as in the authors' code; their paper has one key
 /// more. In the far part of `fixed`, queries before the first summary have no key, and outputs 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SparsePattern {

@@ -29,7 +29,7 @@ use retrograd_tensor::{Real, Tensor};
 ///
 /// With `u`, `v` and `r_net` all 0 it is causal self-attention.
 ///
-/// Parameters: those of [`Projections`]; named as in the authors' code, `r_net.weight` (`W_r`)
+/// Parameters: as [`Projections`]; named as in the authors' code, `r_net.weight` (`W_r`)
 /// `[H·D, width]`, `r_w_bias` (`u`) and `r_r_bias` (`v`) `[H, D]`. Dai et al. 2019 (arXiv
 /// 1901.02860).
 ///

@@ -34,7 +34,7 @@ pub enum Concat {
 /// heads stacked into one matrix, with the same work `O(L² H (d_k + d_v))`, but is slower, since
 /// each head has small matrix multiplications of its own. With one head it is [`SelfAttention`].
 ///
-/// Parameters: those of the heads as `heads.0`, `heads.1` and so on, and `out_proj`. Vaswani et
+/// Parameters: the heads as `heads.0`, `heads.1` and so on, and `out_proj`. Vaswani et
 /// al. 2017 (arXiv 1706.03762), by its formula.
 ///
 /// ```

@@ -32,7 +32,7 @@ pub struct Sampler {
     /// Samples from the likeliest tokens only, as many as are needed for this probability, if set.
     /// Holtzman et al. 2020 (arXiv 1904.09751).
     pub top_p: Option<f64>,
-    /// Samples only from tokens with at least this probability, relative to that of the likeliest token,
+    /// Samples only from tokens with at least this probability, relative to the likeliest token,
     /// if set. Nguyen et al. 2024 (arXiv 2407.01082).
     pub min_p: Option<f64>,
 }

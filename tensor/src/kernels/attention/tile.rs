@@ -27,7 +27,7 @@ impl<T: Real> TileBuffer<T> {
         MatRef { data: &self.0, offset: 0, rows, cols, row_stride: TILE as isize, col_stride: 1 }
     }
 
-    /// Multiplies the elements of a tile by those of another buffer.
+    /// Multiplies the elements of a tile by the elements of another buffer.
     pub fn multiply(&mut self, tile: &Tile, by: &TileBuffer<T>) {
         for i in 0..tile.rows.len() {
             let row = i * TILE..i * TILE + tile.cols.len();

@@ -1,6 +1,6 @@
 //! The tuning parameters of GEMM: block sizes, thresholds and prefetch distances.
 //!
-//! The names of the block sizes are those of BLIS: the product is computed in blocks of MC × NC
+//! The names of the block sizes come from BLIS: the product is computed in blocks of MC × NC
 //! with KC terms of the sum, and a block in tiles of MR × NR that stay in registers. Sizes were
 //! chosen by measurement (`benches/gemm.rs`), for the cache sizes [`L1`] and [`L2`].
 

@@ -101,7 +101,7 @@ impl Problem {
         tasks.div_ceil(threads) * task + task / 16 + sum
     }
 
-    /// The estimated times of all tasks on a number of threads, relative to that of the whole product
+    /// The estimated times of all tasks on a number of threads, relative to the time of the whole product
     /// as one task, in stages: the blocks, or partial products and their sum.
     pub(super) fn shares(&self, threads: usize) -> Vec<Vec<f64>> {
         let whole = self.task(self.m, self.k, self.n) as f64;
