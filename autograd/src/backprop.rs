@@ -88,7 +88,7 @@ impl<'a, T: Real> Backprop<'a, T> {
     }
 
     /// Runs the pass, and passes the gradient of each leaf to `f` as soon as it is complete, that is when
-    /// all operations that use the leaf have been differentiated: before those that computed their other
+    /// all operations that use the leaf have been differentiated: before the operations that computed their other
     /// inputs. So gradients can be used, sent or dropped while the pass goes on.
     ///
     /// # Panics

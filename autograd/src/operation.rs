@@ -196,7 +196,7 @@ impl Op {
     }
 }
 
-/// A call of an operation: the operation and its attributes, the arguments that are no variables.
+/// A call of an operation: the operation and its attributes, which are the arguments that are no variables.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The operation.

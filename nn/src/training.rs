@@ -13,7 +13,7 @@ use retrograd_tensor::random::Key;
 use std::fmt;
 use std::sync::Arc;
 
-/// The purposes of random numbers in a run. Each has a seed of its own, which follows from that of the run.
+/// The purposes of random numbers in a run. Each has a seed of its own, which follows from the seed of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Initial weights.
@@ -55,7 +55,7 @@ impl Default for TrainerConfig {
     }
 }
 
-/// Who computes what of a step. The defaults are those of one process; `retrograd::distributed::DataParallel`
+/// Which process computes what of a step. By default, one process computes everything; `retrograd::distributed::DataParallel`
 /// divides the work among several, with the same bits.
 pub trait Strategy: Send + Sync {
     /// The number of this process, and the number of processes.

@@ -1,4 +1,4 @@
-//! The window through which a program is watched: an [`Observer`] is told of every [`Event`].
+//! The window through which a program is watched: an [`Observer`] receives every [`Event`].
 //!
 //! An observer is called by the thread that does the work, while a closure runs in
 //! [`with_observer`](crate::settings::with_observer), or for the whole process ([`observe_process`]). Several
@@ -23,7 +23,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What is told of a computation.
+/// An event of a computation.
 ///
 /// What begins on a thread ends on it, and the events of a thread nest: an observer that needs the state of
 /// a thread keeps a stack for each.
@@ -72,7 +72,7 @@ pub enum Event<'a> {
     Other(&'a dyn Any),
 }
 
-/// What watches a computation.
+/// A subscriber to the events of a computation.
 ///
 /// ```
 /// use retrograd::prelude::*;
@@ -119,7 +119,7 @@ impl ObserverId {
 struct Scope {
     observer: Arc<dyn Observer>,
     outer: Option<Arc<Scope>>,
-    /// Whether it began where nothing is reported, so that only its own observer is told.
+    /// Whether it began where nothing is reported, so that only its own observer receives events.
     is_isolated: bool,
     /// Whether parallel regions are reported for its observer.
     sees_regions: bool,
@@ -133,7 +133,7 @@ static PROCESS: RwLock<Option<Arc<Scope>>> = RwLock::new(None);
 static IS_PROCESS_OBSERVED: AtomicBool = AtomicBool::new(false);
 /// The number of all observers.
 static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
-/// The number of those that see regions.
+/// The number of observers that ask for regions.
 static SEE_REGIONS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -141,7 +141,7 @@ thread_local! {
     static CURRENT: Cell<Option<ObserverId>> = const { Cell::new(None) };
 }
 
-/// Adds an observer of the whole process, which is told from now on of what all threads do, after those of
+/// Adds an observer of the whole process. It receives the events of all threads from now on, after the observers of
 /// the scopes of [`with_observer`](crate::settings::with_observer).
 ///
 /// ```standalone_crate
@@ -209,7 +209,7 @@ pub(crate) fn distributed(threads: impl FnOnce() -> usize) {
     }
 }
 
-/// Tells the observers of this thread, if there are any: the innermost first, and the observers of the process last.
+/// Passes an event to the observers of this thread, if there are any: the innermost first, and the observers of the process last.
 ///
 /// ```
 /// use retrograd::tensor::{observe::{Event, Observer, report}, settings::with_observer};

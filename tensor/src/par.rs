@@ -98,7 +98,7 @@ pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Runs `f` once on every thread that parallel work uses, at the same time. Nothing of it is reported.
+/// Runs `f` once on every thread that parallel work uses, at the same time. None of it is reported.
 pub fn on_every_thread(f: impl Fn() + Sync) {
     let here = Settings { observer: Some(ObserverId::NONE), ..Settings::current() };
     in_default_settings(|| rayon::broadcast(|_| here.run(&f)));

@@ -170,7 +170,7 @@ pub fn with_grad_enabled<R>(enabled: bool, f: impl FnOnce() -> R) -> R {
     Settings { grad: enabled, ..Settings::current() }.run(f)
 }
 
-/// Runs `f`, and tells `observer` of what happens in it, on this thread and on all that work is distributed to.
+/// Runs `f`, and passes its events to `observer`: on this thread, and on all threads that work is distributed to.
 /// Observers of scopes around it are told as well.
 ///
 /// ```

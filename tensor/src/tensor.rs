@@ -356,7 +356,7 @@ impl<T: Element> Tensor<T> {
         Arc::ptr_eq(&self.storage, &other.storage)
     }
 
-    /// The address of the storage: equal for tensors that share it, and that of
+    /// The address of the storage: equal for tensors that share it, and the address in
     /// [`Observer::allocated`](crate::observe::Observer::allocated). It identifies the storage while this
     /// tensor exists.
     #[doc(hidden)]
@@ -401,7 +401,7 @@ impl<T: Element> Tensor<T> {
         out
     }
 
-    /// The element of a tensor that has one.
+    /// The only element of a tensor with one element.
     ///
     /// # Panics
     /// If there is not exactly one.

@@ -1,4 +1,4 @@
-//! What is reported of forward and backward passes: [`GraphEvent`]s, to the
+//! The events of forward and backward passes: [`GraphEvent`]s, to the
 //! [observers](retrograd_tensor::observe) of the thread.
 //!
 //! ```

@@ -141,7 +141,7 @@ impl AttentionPage {
     }
 
     /// Sets the largest size in bytes. Without it, it is 2 MB if no sequence has more than 512 tokens,
-    /// else 6 MB. What is left out beyond it is said on the page: first the queries and keys of pairs
+    /// else 6 MB. The page says what is left out beyond it: first the queries and keys of pairs
     /// that are not the chosen one, then gradients, then the smaller weights of each query; each time
     /// first of the snapshots before the last. If that is not enough, the page is larger, and says so.
     pub fn limit(&mut self, bytes: usize) {

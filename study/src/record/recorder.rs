@@ -247,7 +247,7 @@ impl Recorder {
         self
     }
 
-    /// Records the process, from now to the end of its first backward pass, or that of all shards if it is in one
+    /// Records the process, from now to the end of its first backward pass, or of the passes of all shards if it is in one
     /// ([`sharded`](retrograd_autograd::sharded)), and passes the record to `end`.
     pub fn record_first_backward(mut self, end: impl Fn(Recording) + Send + Sync + 'static) {
         self.end = Some(Box::new(end));

@@ -46,7 +46,7 @@ pub struct Operation {
     pub inputs: Vec<OperandRecord>,
     /// Where the operation was called. `None` if it was computed before the record began.
     pub location: Option<&'static Location<'static>>,
-    /// The module whose forward pass computed it; that of the operation whose rule did. `None` if no module
+    /// The module whose forward pass computed it; if a rule did, the module of the rule's operation. `None` if no module
     /// has reported its forward pass.
     pub module: Option<ModulePath>,
     /// The shard that computed it, among those that are computed (see [`sharded`](retrograd_autograd::sharded)); 0 outside of

@@ -1,4 +1,4 @@
-//! What a loss is compared with: predictions that need no network.
+//! Predictions that need no network, with which a loss is compared.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What the curves of a run say, by rules that the page prints.
+//! Statements about the curves of a run, by rules that the page prints.
 
 use super::Baselines;
 use crate::grouped;

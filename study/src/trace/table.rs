@@ -42,7 +42,7 @@ impl Trace {
         &self.lanes
     }
 
-    /// The time of the closure in seconds, with that to collect the calls.
+    /// The time of the closure in seconds, including the collection of calls.
     pub fn seconds(&self) -> f64 {
         self.seconds
     }

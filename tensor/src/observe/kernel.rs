@@ -1,4 +1,4 @@
-//! What is told of a kernel: [`KernelCall`], and the clock that measures it.
+//! The event of a kernel, [`KernelCall`], and the clock that measures it.
 
 use super::{Event, is_observed, tell};
 use crate::element::DType;

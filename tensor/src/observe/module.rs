@@ -1,4 +1,4 @@
-//! What is told of modules: the forward pass of one begins, and ends.
+//! The events of modules: a forward pass begins, and ends.
 
 use super::{Event, is_observed, tell};
 use crate::shape::Shape;

@@ -1,4 +1,4 @@
-//! What is told of the course of a computation: parallel regions, their tasks, spans and shards.
+//! The events of the course of a computation: parallel regions, their tasks, spans and shards.
 
 use super::{Event, is_observed, regions_are_observed, tell};
 use std::fmt::{self, Debug, Formatter};

@@ -61,8 +61,8 @@ pub fn diagonal_of_square(
 
 /// # Rearrangement
 impl<T: Element> Tensor<T> {
-    /// The tensor repeated as a whole along each axis, as often as `times` says; more numbers than axes are
-    /// those of new leading axes.
+    /// The tensor repeated as a whole along each axis, as often as `times` says; with more numbers than
+    /// axes, the first ones are for new leading axes.
     ///
     /// # Panics
     /// If there are fewer numbers than axes, or the result is too large.

@@ -188,7 +188,7 @@ impl<T: Number> Tensor<T> {
     }
 
     /// The remainder of a division rounded down, `a - ⌊a / b⌋ · b`, broadcast: it has the sign of `b`, as
-    /// that of Python's `%`. NaN if `b` is 0 or `a` infinite.
+    /// Python's `%`. NaN if `b` is 0 or `a` infinite.
     ///
     /// There is no operator `%`, whose result has the sign of `a` in Rust: that is [`Tensor::fmod`].
     ///

@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 
 /// # Adjoints of views
 impl<T: Real> Tensor<T> {
-    /// The adjoint of [`Tensor::as_strided`]: a tensor of `shape` that is 0 but where
+    /// The adjoint of [`Tensor::as_strided`]: a tensor of `shape` that is 0 except where
     /// `layout` points; there the elements of `self` are added, in row-major order.
     ///
     /// # Panics

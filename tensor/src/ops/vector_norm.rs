@@ -66,7 +66,7 @@ impl<T: Real> Tensor<T> {
     }
 
     /// `x / max(‖x‖ₚ, eps)`, with the [norm of exponent `p`](Tensor::vector_norm) over axes: vectors of length
-    /// 1, but of what is shorter than `eps`. PyTorch's `eps` is 1e-12.
+    /// 1, except what is shorter than `eps`. PyTorch's `eps` is 1e-12.
     ///
     /// # Panics
     /// If `eps` is negative or NaN, or there is no such norm.

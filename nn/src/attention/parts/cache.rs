@@ -48,7 +48,7 @@ impl<T: Real> KvCache<T> {
         KvCache::with(Limit::Capacity(capacity))
     }
 
-    /// A cache for any number of tokens that keeps only the last `n`. Outputs are equal to those of
+    /// A cache for any number of tokens that keeps only the last `n`. Outputs are equal to the outputs of
     /// the whole sequence under a causal window of up to `n` tokens before the query
     /// (`Mask::causal() & Mask::window(n, 0)`), or any narrower mask. Keys keep their positions,
     /// for masks and biases.

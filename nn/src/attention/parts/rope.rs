@@ -438,7 +438,7 @@ impl Rope {
         self.rotate_at(x, &positions)
     }
 
-    /// `x` `[.., L, D]`, rotated for given positions: `[L]` for all sequences and heads, such as those
+    /// `x` `[.., L, D]`, rotated for given positions: `[L]` for all sequences and heads, such as positions
     /// of packed documents, or with the axes of `x` but the last, each of that size or 1. Positions
     /// `[B, L]` of sequences, for `x` `[B, H, L, D]`, are therefore `[B, 1, L]`; as they are, they are
     /// refused, since `[H, L]` could be meant.

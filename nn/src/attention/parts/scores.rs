@@ -1,4 +1,4 @@
-//! Attention with scores that are computed outside of the engine, and the additive score.
+//! Attention with scores that are computed outside the engine, and the additive score.
 
 use crate::attention::engine::Spec;
 use crate::init::Init;

@@ -149,7 +149,7 @@ impl<T: Real> LinearState<T> {
         self.read(q)
     }
 
-    /// The causal outputs of the next tokens: earlier tokens contribute through the state, those of
+    /// The causal outputs of the next tokens: earlier tokens contribute through the state, tokens of
     /// the chunk through weights. Then the keys and values of the chunk are added to the state.
     ///
     /// ```
