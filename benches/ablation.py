@@ -3,7 +3,7 @@
 usage: ablation.py TEXT [--seconds S] [--seeds N] [--threads N]
 
 TEXT is the training text, such as tinyshakespeare. Build the program first:
-cargo build --release --example next_token. A configuration is first run for 40 steps; the median time of
+cargo build --release -p retrograd-train. A configuration is first run for 40 steps; the median time of
 a step gives the number of steps for the training time, by default that of the preset. Prints a Markdown
 table with the mean held-out loss of the seeds, and its range.
 """
@@ -21,7 +21,7 @@ import conditions  # noqa: E402
 from load import warn_if_busy  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROGRAM = ROOT / "target/release/examples/next_token"
+PROGRAM = ROOT / "target/release/retrograd"
 # Each part: its flags in fast, and those of nanoGPT's recipe.
 PARTS = {
     "Muon": ("--optimizer muon --lr 0.02", "--optimizer adamw --lr 4e-3"),

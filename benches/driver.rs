@@ -3,8 +3,6 @@
 //! multiplication. At its start it warns if other processes use the cores; `--no-warning` omits this, for a
 //! caller that watches the load itself.
 
-#[path = "common/load.rs"]
-mod load;
 #[path = "compare/protocol.rs"]
 mod protocol;
 #[path = "tasks/mod.rs"]
@@ -27,7 +25,7 @@ fn main() {
         "this CPU does not support matrix multiplication in {precision}"
     );
     if !std::env::args().any(|arg| arg == "--no-warning") {
-        load::warn_if_busy();
+        retrograd::study::load::warn_if_busy();
     }
     // As in training, everything happens within a pool that is entered once.
     with_threads(threads(), || with_matmul_precision(precision, serve));

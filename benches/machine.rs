@@ -1,15 +1,10 @@
 //! The limits of this machine. `cargo bench -p retrograd-benches --bench machine`.
 
-#[path = "common/conditions.rs"]
-mod conditions;
-#[path = "common/load.rs"]
-mod load;
-
 use retrograd::machine::Machine;
 
 fn main() {
     retrograd::study::from_env();
-    println!("{}", conditions::sentence());
-    load::warn_if_busy();
+    println!("{}", retrograd::study::conditions::sentence());
+    retrograd::study::load::warn_if_busy();
     print!("{}", Machine::measure());
 }

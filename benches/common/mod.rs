@@ -1,8 +1,6 @@
 //! Code that all benchmarks use: the work to be timed, rates as fractions of the machine's limits, the
 //! conditions of the measurement, and a warning if other processes disturb it.
 
-pub mod conditions;
-pub mod load;
 #[path = "../tasks/mod.rs"]
 pub mod tasks;
 
@@ -10,6 +8,7 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, Throughput};
 use retrograd::machine::Machine;
 use retrograd::prelude::with_threads;
+use retrograd::study::load;
 use retrograd::tensor::threads;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use std::time::Duration;
 pub fn main(f: impl FnOnce(&mut Criterion<Limits>) + Send) {
     retrograd::study::from_env();
     with_threads(threads(), || {
-        println!("{}", conditions::sentence());
+        println!("{}", retrograd::study::conditions::sentence());
         load::warn_if_busy();
         let machine = Machine::measure();
         println!("{}\n", machine.summary());

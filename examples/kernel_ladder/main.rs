@@ -10,12 +10,8 @@
 //! them: vectors come from [`Lanes`](retrograd::tensor::simd::Lanes), whose methods are safe on a
 //! token that proves that the CPU has the instructions.
 
-#[path = "../../benches/common/conditions.rs"]
-mod conditions;
 #[path = "../common/environment.rs"]
 mod environment;
-#[path = "../../benches/common/load.rs"]
-mod load;
 #[path = "../common/output.rs"]
 mod output;
 
@@ -56,8 +52,8 @@ fn main() -> ExitCode {
 }
 
 fn measure_all(args: &Args) {
-    say!("{}", conditions::sentence());
-    load::warn_if_busy();
+    say!("{}", retrograd::study::conditions::sentence());
+    retrograd::study::load::warn_if_busy();
     note!("measuring the machine");
     let machine = Machine::measure();
     say!("{}\n", machine.summary());

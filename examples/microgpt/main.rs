@@ -13,8 +13,6 @@
 
 #[path = "../common/environment.rs"]
 mod environment;
-#[path = "../../benches/common/load.rs"]
-mod load;
 mod names;
 #[allow(dead_code, reason = "its main program")]
 #[path = "../scalar.rs"]
@@ -76,7 +74,7 @@ fn main() -> ExitCode {
     retrograd::study::from_env();
     let args = Args::parse();
     environment::check("close other programs");
-    load::warn_if_busy();
+    retrograd::study::load::warn_if_busy();
     output::exit_code(run(&args))
 }
 

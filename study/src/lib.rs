@@ -9,6 +9,7 @@
 //! | how the time changes with the number of cores | [`regions`], [`scaling`] |
 //! | what heads attend to | [`AttentionExplorer`], [`attention`] |
 //! | how a run of training went | [`RunPage`] |
+//! | the conditions of a measurement, and whether other processes disturb it | [`conditions`], [`load`] |
 //!
 //! All of them subscribe to the events of [`retrograd_tensor::observe`]. [`from_env`] does so for environment
 //! variables.
@@ -21,8 +22,10 @@
 
 pub mod attention;
 mod base64;
+pub mod conditions;
 mod environment;
 mod explorer;
+pub mod load;
 mod locked;
 mod number;
 mod page;

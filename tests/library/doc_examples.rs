@@ -22,7 +22,6 @@ const INTERNAL: &[&str] = &[
     "/attention/engine/",
     "/attention/parts/heads.rs",
     "/checkpoint/",
-    "/distributed/",
     "/replacing.rs",
     "/testing.rs",
     "study/src/attention/",

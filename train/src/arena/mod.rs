@@ -4,22 +4,15 @@
 //! it as `table.md` and `table.csv`. `--quick` takes two minutes on two cores, the whole half an
 //! hour at most. With the feature `mpi`, `mpiexec` divides the runs among processes. Read [`tasks`] first (what is learnt), then [`train`] (one run).
 
-#[path = "../common/environment.rs"]
-mod environment;
-#[path = "../common/output.rs"]
-mod output;
-#[path = "../common/ranks.rs"]
-mod ranks;
 mod table;
-#[path = "../next_token/tales.rs"]
-mod tales;
 mod tasks;
 mod train;
 
+use crate::environment;
+use crate::output::{self, note, say};
+use crate::ranks::Ranks;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use output::{note, say};
-use ranks::Ranks;
 use retrograd::nn::AttentionKind;
 use retrograd::prelude::*;
 use std::io::{IsTerminal, stderr};
@@ -56,9 +49,9 @@ struct Args {
     out: PathBuf,
 }
 
-fn main() -> ExitCode {
+pub fn main() -> ExitCode {
     retrograd::study::from_env();
-    let args = Args::parse();
+    let args = Args::parse_from(std::env::args_os().skip(1));
     environment::check("close other programs");
     output::exit_code(Ranks::start().and_then(|ranks| run(&args, &ranks)))
 }
@@ -73,7 +66,7 @@ fn run(args: &Args, ranks: &Ranks) -> Result<(), String> {
     let kinds = if args.only.is_empty() { AttentionKind::ALL } else { &args.only };
     let steps = args.steps.unwrap_or(if args.quick { 120 } else { 1200 });
     let budget = Budget { steps, batch: 32, width: 64, seed: args.seed };
-    let text = Text::new(&tales::tales(1, 400_000));
+    let text = Text::new(&crate::tales::tales(1, 400_000));
     note!(
         "{} variants, {} tasks, {steps} steps of {} sequences each\n",
         kinds.len(),

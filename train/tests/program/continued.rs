@@ -34,7 +34,7 @@ fn a_run_that_goes_on_with_other_bits_says_so() {
     train(&place, "run", &["--steps", "2"]);
     for (steps, is_told) in [("3", level() != Level::Scalar), ("4", false)] {
         let resume = ["--resume", "--quiet", "--out", "run", "--steps", steps];
-        let mut command = place.example("next_token", &resume);
+        let mut command = place.retrograd(&resume);
         command.env("RETROGRAD_SIMD", "scalar").stdout(Stdio::piped()).stderr(Stdio::piped());
         let ended = Ended::of(command.spawn().unwrap());
         let text = "the run was trained with fused multiply-adds, matrix products in f32, and goes on with separate";

@@ -93,7 +93,7 @@ fn a_run_is_saved_elsewhere_if_its_folder_is_replaced() {
 fn a_run_is_saved_in_the_temporary_folder_as_a_last_resort() {
     let place = Place::new();
     fs::create_dir(place.path("tmp")).unwrap();
-    let mut command = place.example("next_token", &RECIPE);
+    let mut command = place.retrograd(&RECIPE);
     command.env("TMPDIR", place.path("tmp")).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     wait_for_lines(&place, &mut child, 40);

@@ -67,7 +67,7 @@ fn a_second_ctrl_c_ends_the_run_at_once() {
 fn a_signal_ends_a_long_sample_after_training() {
     let place = Place::new();
     let args = ["--preset", "tiny", "--steps", "2", "--tokens", "100000000", "--out", "run"];
-    let mut command = place.example("next_token", &args);
+    let mut command = place.retrograd(&args);
     // The sample is not needed.
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let log = place.path("run/log.jsonl");
@@ -82,7 +82,7 @@ fn a_signal_ends_a_long_sample_after_training() {
 #[test]
 fn an_ignored_hangup_stays_ignored() {
     let place = Place::new();
-    let example = place.example("next_token", &RECIPE);
+    let example = place.retrograd(&RECIPE);
     // Ignores SIGHUP, as `nohup` does.
     let mut ignoring = Command::new("sh");
     ignoring.args(["-c", r#"trap "" HUP; exec "$0" "$@""#]).arg(example.get_program());

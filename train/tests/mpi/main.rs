@@ -5,7 +5,7 @@
 #![cfg(unix)]
 
 #[allow(dead_code, reason = "shared with the tests of one process")]
-#[path = "../next_token/program.rs"]
+#[path = "../program/program.rs"]
 mod program;
 
 mod bytes;

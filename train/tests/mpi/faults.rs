@@ -108,7 +108,7 @@ fn a_folder_that_is_removed_ends_all_ranks() {
 #[test]
 fn ranks_that_differ_are_refused() {
     let place = Place::new();
-    let example = place.example("next_token", &[]);
+    let example = place.retrograd(&[]);
     let program = example.get_program();
     let two = |first: &[&str], second: &[&str]| {
         let mut command = mpiexec(&place, &["-n", "1"]);

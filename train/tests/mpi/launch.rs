@@ -13,9 +13,9 @@ pub fn mpiexec(place: &Place, before: &[&str]) -> Command {
     command
 }
 
-/// Starts next_token on so many ranks of one thread.
+/// Starts `retrograd` on so many ranks of one thread.
 pub fn start(place: &Place, ranks: usize, args: &[&str]) -> Child {
-    let example = place.example("next_token", args);
+    let example = place.retrograd(args);
     let mut command = mpiexec(place, &["-n", &ranks.to_string()]);
     command.arg(example.get_program()).args(args).args(["--threads", "1"]);
     command.spawn().expect("mpiexec is installed")
@@ -31,7 +31,7 @@ pub fn ranks_of(place: &Place) -> Vec<u32> {
     let is_rank = |process: &Path| {
         let here = fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == folder);
         let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
-        here && name.trim() == "next_token"
+        here && name.trim() == "retrograd"
     };
     let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
     let id = |process: &Path| process.file_name()?.to_str()?.parse().ok();

@@ -95,7 +95,7 @@ fn a_path_that_is_not_utf_8_is_rejected() {
     if fs::write(place.path("").join(name), "word ".repeat(200)).is_err() {
         return; // Some file systems reject such names.
     }
-    let mut command = place.example("next_token", &["--preset", "tiny", "--data"]);
+    let mut command = place.retrograd(&["--preset", "tiny", "--data"]);
     Ended::new(command.arg(name).output().unwrap())
         .failed(FAILED, &["caf\\xE9.txt\" is not UTF-8", "rename or move the file"]);
     assert!(!place.path("out").exists());

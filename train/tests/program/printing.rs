@@ -15,11 +15,18 @@ const EXAMPLES: [Example; 6] = [
     ("microgpt", &["--steps", "1", "--samples", "1"], &[]),
     ("attention", &["--steps", "1", "--out", "o"], &["pronoun.html", "dates.html"]),
     (
-        "next_token",
+        "retrograd",
         &["--preset", "tiny", "--steps", "2", "--out", "o"],
         &["checkpoint.safetensors", "log.jsonl", "run.html"],
     ),
 ];
+
+fn command(place: &Place, name: &str, args: &[&str]) -> Command {
+    match name {
+        "retrograd" => place.retrograd(args),
+        name => place.example(name, args),
+    }
+}
 
 fn wrote_all_files(place: &Place, (name, _, files): Example) {
     for file in files {
@@ -39,7 +46,7 @@ fn run(command: &mut Command) -> Ended {
 fn a_closed_pipe_does_not_end_the_run() {
     for example in EXAMPLES {
         let place = Place::new();
-        let ended = run(place.example(example.0, example.1).stdout(Stdio::piped()));
+        let ended = run(command(&place, example.0, example.1).stdout(Stdio::piped()));
         assert!(!ended.err.contains("error"), "{example:?}: {ended:?}");
         ended.ok();
         wrote_all_files(&place, example);
@@ -51,7 +58,7 @@ fn samples_end_when_the_pipe_is_closed() {
     let place = Place::new();
     place.run(&["--preset", "tiny", "--steps", "2", "--out", "o", "--quiet"]).ok();
     let endless = ["--out", "o", "--sample", "The", "--tokens", "100000000"];
-    run(place.example("next_token", &endless).stdout(Stdio::piped())).ok();
+    run(place.retrograd(&endless).stdout(Stdio::piped())).ok();
 }
 
 #[test]
@@ -59,7 +66,7 @@ fn a_closed_standard_error_does_not_end_the_run() {
     let place = Place::new();
     let (name, args, _) = EXAMPLES[5];
     let mut child =
-        place.example(name, args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        command(&place, name, args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stderr.take());
     assert!(child.wait().unwrap().success());
     wrote_all_files(&place, EXAMPLES[5]);
@@ -71,7 +78,7 @@ fn a_full_disk_is_reported_and_the_run_completes() {
     for example in EXAMPLES {
         let place = Place::new();
         let full = File::options().write(true).open("/dev/full").unwrap();
-        run(place.example(example.0, example.1).stdout(full))
+        run(command(&place, example.0, example.1).stdout(full))
             .failed(1, &["error: cannot write to standard output: No space left"]);
         wrote_all_files(&place, example);
     }
@@ -82,7 +89,7 @@ fn an_unknown_instruction_set_is_an_error_at_the_start() {
     // `scalar` does not use the library.
     for (name, args, _) in &EXAMPLES[1..] {
         let place = Place::new();
-        run(place.example(name, args).env("RETROGRAD_SIMD", "fast").stdout(Stdio::piped()))
+        run(command(&place, name, args).env("RETROGRAD_SIMD", "fast").stdout(Stdio::piped()))
             .failed(2, &["error: RETROGRAD_SIMD=fast is not a SIMD level (one of: scalar, "]);
         assert!(!place.path("o").exists());
     }
@@ -98,7 +105,7 @@ fn a_model_larger_than_memory_is_an_error() {
     ];
     for args in large {
         let place = Place::new();
-        limited(place.example("next_token", &args), &place, 3_000_000)
+        limited(place.retrograd(&args), &place, 3_000_000)
             .failed(1, &["no memory for ", "a smaller --width, --layers"]);
         assert!(!place.path("out").exists());
     }
@@ -120,7 +127,7 @@ fn too_little_memory_for_the_program_is_an_error_at_the_start() {
     let said = ["error: no memory for the ", " MB that a program with ", "`ulimit -v` shows"];
     for (name, args, _) in &EXAMPLES[1..] {
         let place = Place::new();
-        limited(place.example(name, args), &place, 30_000).failed(1, &said);
+        limited(command(&place, name, args), &place, 30_000).failed(1, &said);
     }
     let threads = ["--preset", "tiny", "--threads", "64"];
     for (kilobytes, args) in [
@@ -130,7 +137,7 @@ fn too_little_memory_for_the_program_is_an_error_at_the_start() {
         (200_000, &threads),
     ] {
         let place = Place::new();
-        limited(place.example("next_token", args), &place, kilobytes).failed(1, &said);
+        limited(place.retrograd(args), &place, kilobytes).failed(1, &said);
         assert!(!place.path("out").exists());
     }
 }

@@ -1,16 +1,8 @@
-//! How fast the page of a recorded step is. Run by hand, on a machine that does nothing else:
-//! `cargo test --release --test page_speed -- --ignored --nocapture`
+//! How fast the page of a recorded step is. `cargo bench -p retrograd-benches --bench page_speed`.
 
-#[path = "../study/tests/browser/mod.rs"]
-mod browser;
-#[path = "../benches/common/conditions.rs"]
-mod conditions;
-#[path = "../benches/common/load.rs"]
-mod load;
-
-use browser::{Browser, File, VIEWS, written};
 use retrograd::prelude::*;
 use retrograd::study::XRay;
+use retrograd_support::browser::{Browser, File, VIEWS, written};
 use serde_json::Value;
 
 /// Loads and changes of the event that are measured.
@@ -49,11 +41,9 @@ fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().expect("a list").iter().map(|x| x.as_f64().expect("a number")).collect()
 }
 
-#[test]
-#[ignore = "a benchmark"]
-fn first_paint_and_scrubbing() {
-    println!("{}", conditions::sentence());
-    load::warn_if_busy();
+fn main() {
+    println!("{}", retrograd::study::conditions::sentence());
+    retrograd::study::load::warn_if_busy();
     let Some(mut browser) = Browser::start() else { return };
     let config =
         GptConfig { layers: 12, heads: 12, width: 768, context: 64, ..GptConfig::default() };

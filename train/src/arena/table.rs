@@ -1,7 +1,7 @@
 //! The results as text, Markdown and CSV.
 
-use crate::tasks::Task;
-use crate::train::Score;
+use super::tasks::Task;
+use super::train::Score;
 use retrograd::nn::AttentionKind;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -3,7 +3,6 @@
 use crate::cli::Args;
 use crate::folder::Folder;
 use crate::line::{Line, Step};
-use crate::load::{Others, Reading};
 use crate::looks::{self, Event, Looks, Memory, Start};
 use crate::output::note;
 use crate::progress::duration;
@@ -19,6 +18,7 @@ use retrograd::machine::Peak;
 use retrograd::nn::Sampler;
 use retrograd::nn::text::Corpus;
 use retrograd::prelude::*;
+use retrograd::study::load::{Others, Reading};
 use retrograd::study::record::{Operation, Recorder, Seen};
 use retrograd::study::{
     Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, Summarize, grouped,
@@ -600,7 +600,7 @@ mod tests {
         let seen = inputs.clone();
         let recorder = Recorder::new().watching(move |event| {
             if let Seen::Computed { operation, inputs, .. } = event
-                && let Some(x) = inputs[0].downcast_ref::<Tensor>()
+                && let Some(x) = inputs[0].1.downcast_ref::<Tensor>()
             {
                 seen.lock().unwrap().insert(*operation, x.clone());
             }

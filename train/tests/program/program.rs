@@ -1,4 +1,4 @@
-//! Running the example.
+//! Running programs: `retrograd`, and examples of the workspace.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,17 +19,11 @@ fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.ancestors().nth(2).unwrap();
     let program = profile.join("examples").join(name).with_extension(exe());
-    // One that is there may have been built without the feature.
-    let features = [("tokenizers", cfg!(feature = "tokenizers")), ("mpi", cfg!(feature = "mpi"))];
-    let features = features.into_iter().filter_map(|(feature, on)| on.then_some(feature));
-    let features: Vec<&str> = features.collect();
-    let is_other = !features.is_empty() && !built.contains(name);
-    if is_other || !is_current(&program) {
+    if !built.contains(name) && !is_current(&program) {
         built.insert(name.to_string());
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--example", name]);
+        build.args(["build", "--quiet", "-p", "retrograd", "--example", name]);
         build.current_dir(env!("CARGO_MANIFEST_DIR"));
-        build.args(["--features", &features.join(",")]);
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }
@@ -69,9 +63,18 @@ impl Place {
         fs::write(self.path(name), bytes).unwrap();
     }
 
+    /// The program `retrograd`, to be run here.
+    pub fn retrograd(&self, args: &[&str]) -> Command {
+        self.command(env!("CARGO_BIN_EXE_retrograd").as_ref(), args)
+    }
+
     /// An example, to be run here.
     pub fn example(&self, name: &str, args: &[&str]) -> Command {
-        let mut command = Command::new(program(name));
+        self.command(&program(name), args)
+    }
+
+    fn command(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.current_dir(self.0.path()).args(args).stdin(Stdio::null());
         command
     }
@@ -80,9 +83,9 @@ impl Place {
         Ended::of(self.start(args))
     }
 
-    /// Starts the example, and does not wait for its end.
+    /// Starts the program, and does not wait for its end.
     pub fn start(&self, args: &[&str]) -> Child {
-        let mut command = self.example("next_token", args);
+        let mut command = self.retrograd(args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 }

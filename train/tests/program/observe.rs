@@ -1,13 +1,13 @@
 //! `--xray`, `RETROGRAD_XRAY` and `RETROGRAD_NONFINITE`.
 
-use crate::browser::check_page;
 use crate::program::{Ended, Place};
+use retrograd_support::browser::check_page;
 use std::fs;
 use std::process::Stdio;
 
 fn run(place: &Place, variable: Option<(&str, &str)>, folder: &str, flags: &[&str]) -> Ended {
     let args = [&["--preset", "tiny", "--steps", "3", "--out", folder], flags].concat();
-    let mut command = place.example("next_token", &args);
+    let mut command = place.retrograd(&args);
     command.envs(variable);
     Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
 }
@@ -49,7 +49,7 @@ fn pages_of_modern_models_pass_their_tests() {
     let flags =
         ["--preset", "modern", "--steps", "1", "--layers", "2", "--width", "64", "--batch", "2"];
     let flags = [&flags[..], &["--xray", "0", "--xray-check", "1", "--out", "run"]].concat();
-    let mut command = place.example("next_token", &flags);
+    let mut command = place.retrograd(&flags);
     Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()).ok();
     let html = fs::read_to_string(place.path("run/xray-0.html")).unwrap();
     let checks = html.matches("\"agrees\":").count();

@@ -1,6 +1,6 @@
 //! One run: a variant of attention trained on a task.
 
-use crate::tasks::{Batch, Task, Text};
+use super::tasks::{Batch, Task, Text};
 use retrograd::nn::AttentionKind;
 use retrograd::nn::schedule::Schedule;
 use retrograd::prelude::*;

@@ -1,15 +1,14 @@
-//! Next-token prediction: trains a small causal transformer on a text.
+//! Trains a small causal transformer on a text: the program `retrograd`.
 //!
-//! `cargo run --release --example next_token` needs no flags and no downloads; `--help` lists the
-//! flags. Reading order: [`train`] (the loop), [`text`] (the text), [`run`] (the contents of a
+//! Reading order: [`train`] (the loop), [`text`] (the text), [`run`] (the contents of a
 //! checkpoint), [`recipe`] (the hyperparameters), then the rest.
 
 mod agree;
+mod arena;
 mod attention_page;
 mod checkpoints;
 mod cli;
 mod compare;
-#[path = "../common/environment.rs"]
 mod environment;
 mod evaluate;
 mod files;
@@ -18,16 +17,11 @@ mod finish;
 mod folder;
 mod grid;
 mod line;
-#[allow(dead_code, reason = "benchmarks print a warning")]
-#[path = "../../benches/common/load.rs"]
-mod load;
 mod log;
 mod looks;
-#[path = "../common/output.rs"]
 mod output;
 mod page;
 mod progress;
-#[path = "../common/ranks.rs"]
 mod ranks;
 mod recipe;
 mod rescue;
@@ -67,7 +61,11 @@ use stop::{OrFailed, Result, Stop, failed, usage};
 use text::Text;
 use train::Plan;
 
-fn main() -> ExitCode {
+/// Runs the program with the flags of this process.
+pub fn main() -> ExitCode {
+    if std::env::args().nth(1).is_some_and(|name| name == "arena") {
+        return arena::main();
+    }
     retrograd::study::from_env();
     let done = Ranks::start().or_else(failed).and_then(|ranks| {
         let done = parse(&ranks).and_then(|args| match args {

@@ -1,0 +1,5 @@
+//! The program `retrograd`.
+
+fn main() -> std::process::ExitCode {
+    retrograd_train::main()
+}

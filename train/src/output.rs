@@ -1,0 +1,95 @@
+//! Printing to a pipe that may be closed (`| head`), or to a disk that may be full. `println!` panics
+//! then; here printing stops, the work continues, and the exit code reports the error.
+#![allow(dead_code, unused_imports, unused_macros)] // No example needs all of it.
+
+use retrograd::nn::text::Printable;
+use std::fmt::{Arguments, Display};
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// `println!` for results.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($text)*))) };
+}
+/// `eprintln!` for everything else.
+macro_rules! note {
+    ($($text:tt)*) => { $crate::output::remark(format_args!("{}\n", format_args!($($text)*))) };
+}
+pub(crate) use {note, say};
+
+/// The first error of standard output. After it nothing is printed.
+fn error() -> MutexGuard<'static, Option<io::Error>> {
+    static ERROR: Mutex<Option<io::Error>> = Mutex::new(None);
+    ERROR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Prints and flushes, until the first error. Control characters are escaped, here and below.
+pub fn print(text: Arguments<'_>) {
+    let mut error = error();
+    if error.is_none() && !SILENT.load(Relaxed) {
+        let mut out = io::stdout().lock();
+        *error = write!(out, "{}", Printable(text)).and_then(|()| out.flush()).err();
+    }
+}
+
+/// Whether nothing but errors is printed.
+static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Prints nothing from now on, except errors.
+pub fn silence() {
+    SILENT.store(true, Relaxed);
+}
+
+/// Calls `f` while nothing but errors is printed.
+pub fn silently<R>(f: impl FnOnce() -> R) -> R {
+    let before = SILENT.swap(true, Relaxed);
+    let result = f();
+    SILENT.store(before, Relaxed);
+    result
+}
+
+/// Prints to standard error. A failure is ignored, because it cannot be reported.
+pub fn remark(text: Arguments<'_>) {
+    if !SILENT.load(Relaxed) {
+        let _ = write!(io::stderr(), "{}", Printable(text));
+    }
+}
+
+/// Prints an error to standard error, in any case.
+pub fn fault(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", Printable(text));
+}
+
+/// Whether printing has not failed so far.
+pub fn is_open() -> bool {
+    error().is_none()
+}
+
+/// Whether printing failed, other than by a closed pipe; prints the error if so.
+fn has_failed() -> bool {
+    let error = error();
+    let other = error.as_ref().filter(|e| e.kind() != ErrorKind::BrokenPipe);
+    if let Some(e) = other {
+        note!("error: cannot write to standard output: {e}");
+    }
+    other.is_some()
+}
+
+/// The exit code: `code`, unless printing failed.
+pub fn end(code: ExitCode) -> ExitCode {
+    if has_failed() { ExitCode::FAILURE } else { code }
+}
+
+/// The exit code of a program with this result. An error is printed.
+pub fn exit_code<E: Display>(result: Result<(), E>) -> ExitCode {
+    let Err(e) = result else { return end(ExitCode::SUCCESS) };
+    fault(&format!("error: {e}"));
+    end(ExitCode::FAILURE)
+}
+
+/// Ends the program after a printing error, where only printing is left to do.
+pub fn leave() -> ! {
+    std::process::exit(i32::from(has_failed()))
+}

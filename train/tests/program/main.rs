@@ -1,0 +1,18 @@
+//! Tests that run `retrograd` as a program, and tests of properties of all programs.
+
+mod complete_run;
+mod continued;
+mod folder_gone;
+mod grid;
+mod invalid_usage;
+mod observe;
+mod page;
+mod parts;
+mod printing;
+mod program;
+mod resume;
+mod scaling;
+mod signals;
+mod special_files;
+mod tokenizers;
+mod trace;
