@@ -13,10 +13,6 @@
 //! Run it with `cargo run --release --example scalar`. With `-- --wrong-order` it compares passes
 //! that process numbers in other orders.
 
-#[path = "common/output.rs"]
-pub(crate) mod output;
-
-use output::{note, say};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::{Add, Div, Mul, Sub};
@@ -245,15 +241,15 @@ fn main() -> ExitCode {
         [] => derivatives_and_training(),
         ["--wrong-order"] => compare_orders(),
         _ => {
-            note!("error: unknown arguments {args:?}; the only flag is --wrong-order");
+            eprintln!("usage: scalar [--wrong-order]");
             return ExitCode::from(2);
         }
     }
-    output::end(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 fn derivatives_and_training() {
-    say!("gradients of ((tanh(ab) + a/b)^3 - e^a) relu(b - a) ln(b), and finite differences");
+    println!("gradients of ((tanh(ab) + a/b)^3 - e^a) relu(b - a) ln(b), and finite differences");
     let (a, b) = (Value::new(0.7), Value::new(1.9));
     let grads = expression(&a, &b).gradients::<Value>();
     let (grad_a, grad_b) = (grads.get(&a), grads.get(&b));
@@ -262,9 +258,9 @@ fn derivatives_and_training() {
     let difference = |f: &dyn Fn(f64) -> f64| (f(h) - f(-h)) / (2.0 * h);
     let da = difference(&|h| at(h, 0.0).data());
     let db = difference(&|h| at(0.0, h).data());
-    say!("  d/da: {:.8}  {da:.8}\n  d/db: {:.8}  {db:.8}", grad_a.data(), grad_b.data());
+    println!("  d/da: {:.8}  {da:.8}\n  d/db: {:.8}  {db:.8}", grad_a.data(), grad_b.data());
 
-    say!("gradients of these gradients, and finite differences of the gradients");
+    println!("gradients of these gradients, and finite differences of the gradients");
     // The derivative of the expression by a, at other points.
     let by_a = |a: f64, b: f64| {
         let (a, b) = (Value::new(a), Value::new(b));
@@ -273,9 +269,13 @@ fn derivatives_and_training() {
     let second = grad_a.gradients::<f64>();
     let daa = difference(&|h| by_a(0.7 + h, 1.9));
     let dab = difference(&|h| by_a(0.7, 1.9 + h));
-    say!("  d²/da²:  {:.6}  {daa:.6}\n  d²/dadb: {:.6}  {dab:.6}", second.get(&a), second.get(&b));
+    println!(
+        "  d²/da²:  {:.6}  {daa:.6}\n  d²/dadb: {:.6}  {dab:.6}",
+        second.get(&a),
+        second.get(&b)
+    );
 
-    say!("a network with four hidden units learns exclusive or");
+    println!("a network with four hidden units learns exclusive or");
     let mut seed = 1_u64;
     let mut random = |inputs: usize, outputs: usize| -> Vec<Vec<Value>> {
         let mut weight = || {
@@ -292,14 +292,14 @@ fn derivatives_and_training() {
         let loss = errors.iter().fold(Value::new(0.0), |sum, error| &sum + error);
         let grads = loss.gradients::<f64>();
         if step % 100 == 0 {
-            say!("  step {step:3}: loss {:.6}", loss.data());
+            println!("  step {step:3}: loss {:.6}", loss.data());
         }
         for weight in hidden.iter().chain(&output).flatten() {
             weight.set(weight.data() - 0.1 * grads.get(weight));
         }
     }
     for (x, _) in examples {
-        say!("  {x:?} -> {:+.3}", predict(x).data());
+        println!("  {x:?} -> {:+.3}", predict(x).data());
     }
 }
 
@@ -365,8 +365,8 @@ pub(crate) fn diamonds(x: f64, n: usize) -> Vec<(&'static str, Value)> {
 }
 
 fn compare_orders() {
-    say!("x = 3, b = x², c = 2b, d = 3b, y = c + d: a diamond, since b is used twice.");
-    say!("dy/dx = (2 + 3) · 2x = 30. What passes in different orders give:\n");
+    println!("x = 3, b = x², c = 2b, d = 3b, y = c + d: a diamond, since b is used twice.");
+    println!("dy/dx = (2 + 3) · 2x = 30. What passes in different orders give:\n");
     for n in [1, 3, 6] {
         let all = diamonds(3.0, n);
         let (x, y) = (&all[0].1, &all[all.len() - 1].1);
@@ -377,12 +377,15 @@ fn compare_orders() {
             visits.iter().filter_map(name).collect()
         };
         if n > 1 {
-            say!("\n{n} diamonds in a chain, dy/dx = 5^{n} · 2x = {}:", 5_f64.powi(n as i32) * 6.0);
+            println!(
+                "\n{n} diamonds in a chain, dy/dx = 5^{n} · 2x = {}:",
+                5_f64.powi(n as i32) * 6.0
+            );
         }
         let tell = |order: &str, gradient: f64, visits: &[u64]| {
             let names = names(visits);
             let list = if n == 1 { format!(": {}", names.join(" ")) } else { String::new() };
-            say!("  {order:<42}{gradient:>12}{:>6} visits{list}", names.len());
+            println!("  {order:<42}{gradient:>12}{:>6} visits{list}", names.len());
         };
         let recursions = [
             ("recursion, on at the first arrival", Recursion::FirstArrival),
@@ -397,11 +400,11 @@ fn compare_orders() {
         let visits: Vec<u64> = grads.0.keys().rev().copied().collect();
         tell("descending ids, each when it is complete", grads.get(x), &visits);
     }
-    say!(
+    println!(
         "\nThe first two are wrong: b passes its gradient on before it is complete, or passes a part"
     );
-    say!(
+    println!(
         "on twice. The third is right, but its visits double with each diamond. In descending order of"
     );
-    say!("ids a number comes after everything computed from it, and each is visited once.");
+    println!("ids a number comes after everything computed from it, and each is visited once.");
 }

@@ -7,7 +7,6 @@ use crate::heads::{self, accuracy, accuracy_without, tokens};
 use crate::language::{
     self, HELD_OUT, KINDS, LONGEST, Nouns, Sentence, Vocabulary, training_sentence, with_it,
 };
-use crate::output::say;
 use crate::training::{BATCH, train};
 use retrograd::prelude::*;
 use retrograd::study::{AttentionExplorer, ExplorerText};
@@ -38,7 +37,7 @@ pub fn run(seed: u64, steps: u64, page: &Path) -> Result<bool, Box<dyn Error>> {
     let draw = |nouns, rng: &mut Rng| (0..MANY).map(|_| with_it(nouns, rng)).collect::<Vec<_>>();
     let (familiar, held_out) = (draw(Nouns::Training, &mut rng), draw(Nouns::HeldOut, &mut rng));
     let shown = language::examples();
-    say!(
+    println!(
         "A model of {} parameters (2 layers of 4 heads, 64 wide) learns {} words.\n\
          In training \"it\" does not refer to any of {} held-out nouns; \"meal\" is one of them.\n",
         model.num_parameters(),
@@ -79,23 +78,23 @@ pub fn run(seed: u64, steps: u64, page: &Path) -> Result<bool, Box<dyn Error>> {
     let accuracy = accuracy(&model, &vocabulary, &held_out);
     let without = accuracy_without(&model, &vocabulary, &held_out, best);
 
-    say!(
+    println!(
         "The head that attends most from \"it\" to its noun is {best}. Its weights in the row of \"it\":\n"
     );
     let row = |maps: &[Tensor]| heads::row(maps, best, shown[0].it);
     print_rows(&shown[0], &row(&before), &row(&after));
 
-    say!("\nOn {MANY} new sentences, in which \"it\" refers to a held-out noun:");
+    println!("\nOn {MANY} new sentences, in which \"it\" refers to a held-out noun:");
     let percent = |x: f64| format!("{:.1} %", 100.0 * x);
-    say!("  mean weight from \"it\" to its noun            {:.3}", judged.weight);
-    say!("  largest weight is on its noun                {}", percent(judged.found));
-    say!("  word after \"it was\" is predicted correctly   {}", percent(accuracy));
-    say!("    before training                            {}", percent(guesses_before));
-    say!("    without that head                          {}", percent(without));
+    println!("  mean weight from \"it\" to its noun            {:.3}", judged.weight);
+    println!("  largest weight is on its noun                {}", percent(judged.found));
+    println!("  word after \"it was\" is predicted correctly   {}", percent(accuracy));
+    println!("    before training                            {}", percent(guesses_before));
+    println!("    without that head                          {}", percent(without));
 
     explorer.page.start(best.layer, best.head);
     explorer.page.write(page)?;
-    say!("\n{} shows weights, scores and ablations of every head\n", page.display());
+    println!("\n{} shows weights, scores and ablations of every head\n", page.display());
     Ok(judged.weight > 0.5 && accuracy > 0.95)
 }
 
@@ -114,9 +113,9 @@ fn batch(sentences: &[Vec<&str>], vocabulary: &Vocabulary) -> (Tensor<i64>, Tens
 fn print_rows(sentence: &Sentence, before: &[f32], after: &[f32]) {
     const BAR: f32 = 24.0;
     let bar = |w: f32| "█".repeat((w * BAR).round() as usize);
-    say!("  {:<12} {:<33} after training", "", "before training");
+    println!("  {:<12} {:<33} after training", "", "before training");
     for (i, word) in sentence.words[..=sentence.it].iter().enumerate() {
         let (b, a) = (before[i], after[i]);
-        say!("  {word:<12} {b:.3} {:<27} {a:.3} {}", bar(b), bar(a));
+        println!("  {word:<12} {b:.3} {:<27} {a:.3} {}", bar(b), bar(a));
     }
 }

@@ -1,6 +1,5 @@
 //! The loop that trains both models.
 
-use crate::bar::Bar;
 use retrograd::nn::schedule::Schedule;
 use retrograd::prelude::*;
 use std::error::Error;
@@ -18,15 +17,15 @@ pub fn train(
     let config = AdamConfig { lr, betas: (0.9, 0.99), weight_decay, ..AdamConfig::default() };
     let mut adam = AdamW::new(model, config)?;
     let schedule = Schedule::WarmupCosine { lr, min_lr, warmup: (steps / 10).min(100), steps };
-    let bar = Bar::new(steps);
     for step in 0..steps {
         let loss = loss(&mut Pass::train_step(1, step))?;
         let mut grads = loss.backward();
         grads.clip_norm(1.0);
         adam.set_lr(schedule.lr(step));
         adam.step(&grads)?;
-        bar.step(step + 1, loss.item());
+        if (step + 1) % 250 == 0 {
+            println!("step {} of {steps}: loss {:.3}", step + 1, loss.item());
+        }
     }
-    bar.end();
     Ok(())
 }

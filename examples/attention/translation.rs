@@ -2,7 +2,6 @@
 //! ISO 8601, and attends to the characters that each symbol depends on.
 
 use crate::dates::{Date, FORMATS, Pair, decode, encode, encode_iso};
-use crate::output::say;
 use crate::training::{BATCH, train};
 use crate::translator::{Translator, behind_start};
 use retrograd::prelude::*;
@@ -22,7 +21,7 @@ pub fn run(seed: u64, steps: u64, asked: &[&str], page: &Path) -> Result<bool, B
     let dates: Vec<Date> = order.iter().map(|&i| dates[i as usize]).collect();
     let (held_out, known) = dates.split_at(dates.len() / 10);
     let model = Translator::new(&mut rng);
-    say!(
+    println!(
         "An encoder and a decoder of {} parameters learn {} dates in {FORMATS} formats;\n\
          {} other dates are held out.\n",
         model.num_parameters(),
@@ -46,7 +45,7 @@ pub fn run(seed: u64, steps: u64, asked: &[&str], page: &Path) -> Result<bool, B
     })?;
     record(&mut explorer, "after training", &model, &shown)?;
 
-    say!("On {EACH} held-out dates in each format, the ISO date is exact in");
+    println!("On {EACH} held-out dates in each format, the ISO date is exact in");
     let mut right = 0;
     for format in 0..FORMATS {
         let some = held_out.iter().skip(format * 61 % (held_out.len() - EACH)).take(EACH);
@@ -55,21 +54,21 @@ pub fn run(seed: u64, steps: u64, asked: &[&str], page: &Path) -> Result<bool, B
         let exact = exact(&model, &pairs)?;
         right += exact;
         let percent = 100.0 * exact as f64 / EACH as f64;
-        say!("  {percent:5.1} %  of those like \"{}\"", pairs[0].written);
+        println!("  {percent:5.1} %  of those like \"{}\"", pairs[0].written);
     }
     let accuracy = right as f64 / (EACH * FORMATS) as f64;
     // As counts: a percentage could be rounded to 100 although not all are exact.
-    say!("together {right} of {}.\n", EACH * FORMATS);
+    println!("together {right} of {}.\n", EACH * FORMATS);
 
     print_alignment(&model, &shown[0].written)?;
     explorer.page.write(page)?;
-    say!("\n{} shows weights and scores of every head", page.display());
+    println!("\n{} shows weights and scores of every head", page.display());
     if !asked.is_empty() {
         let (tokens, lengths) = encode(asked)?;
         let translated = model.translate(&tokens, &lengths);
-        say!("");
+        println!();
         for (i, text) in asked.iter().enumerate() {
-            say!("  {text:<32} {}", decode(&translated.select(0, i).to_vec()));
+            println!("  {text:<32} {}", decode(&translated.select(0, i).to_vec()));
         }
     }
     Ok(accuracy > 0.95)
@@ -137,12 +136,12 @@ fn print_alignment(model: &Translator, written: &str) -> Result<(), String> {
     let memory = no_grad(|| model.read(&characters, &lengths, &mut Pass::eval()));
     let maps = model.alignment(&memory, &behind_start(&symbols));
     let weights = maps.last().expect("a layer").select(0, 0).mean(0);
-    say!("Cross-attention weights of the last decoder layer, mean over its heads:\n");
-    say!("      {written}");
+    println!("Cross-attention weights of the last decoder layer, mean over its heads:\n");
+    println!("      {written}");
     for (i, symbol) in decode(&symbols.to_vec()).chars().enumerate() {
         let row = weights.select(0, i).to_vec();
         let shade = |w: f32| SHADES[((w.sqrt() * 5.0) as usize).min(4)];
-        say!("    {symbol} {}", row.into_iter().map(shade).collect::<String>());
+        println!("    {symbol} {}", row.into_iter().map(shade).collect::<String>());
     }
     Ok(())
 }

@@ -10,18 +10,11 @@
 //! them: vectors come from [`Lanes`](retrograd::tensor::simd::Lanes), whose methods are safe on a
 //! token that proves that the CPU has the instructions.
 
-#[path = "../common/environment.rs"]
-mod environment;
-#[path = "../common/output.rs"]
-mod output;
-
 mod ladder;
 mod layer_norm;
 mod matmul;
 mod softmax;
 
-use clap::Parser;
-use output::{note, say};
 use retrograd::machine::Machine;
 use retrograd::prelude::with_threads;
 use retrograd::tensor::threads;
@@ -30,39 +23,36 @@ use std::time::Duration;
 
 const LADDERS: [&str; 3] = ["matmul", "softmax", "layer_norm"];
 
-/// Times kernels from naive to fast, and compares each with the limits of the machine.
-#[derive(Parser)]
-#[command(version)]
-struct Args {
-    /// Only one ladder
-    #[arg(long, value_parser = LADDERS)]
-    only: Option<String>,
-    /// Small sizes and short measurements, as a test
-    #[arg(long)]
-    quick: bool,
-}
-
 fn main() -> ExitCode {
     retrograd::study::from_env();
-    let args = Args::parse();
-    environment::check("close other programs");
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (quick, only) = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => (false, None),
+        // Small sizes and short measurements, as a test.
+        ["--quick"] => (true, None),
+        ["--only", name] if LADDERS.contains(&name) => (false, Some(name)),
+        _ => {
+            eprintln!("usage: kernel_ladder [--quick | --only {}]", LADDERS.join("|"));
+            return ExitCode::from(2);
+        }
+    };
     // Threads are taken from a pool that is entered once, as a training loop should do.
-    with_threads(threads(), || measure_all(&args));
-    output::end(ExitCode::SUCCESS)
+    with_threads(threads(), || measure_all(quick, only));
+    ExitCode::SUCCESS
 }
 
-fn measure_all(args: &Args) {
-    say!("{}", retrograd::study::conditions::sentence());
+fn measure_all(quick: bool, only: Option<&str>) {
+    println!("{}", retrograd::study::conditions::sentence());
     retrograd::study::load::warn_if_busy();
-    note!("measuring the machine");
+    eprintln!("measuring the machine");
     let machine = Machine::measure();
-    say!("{}\n", machine.summary());
-    let (n, rows, time) = match args.quick {
+    println!("{}\n", machine.summary());
+    let (n, rows, time) = match quick {
         true => (96, 64, Duration::from_millis(5)),
         false => (768, 8192, Duration::from_millis(400)),
     };
     for name in LADDERS {
-        if args.only.as_deref().is_some_and(|only| only != name) {
+        if only.is_some_and(|only| only != name) {
             continue;
         }
         let ladder = match name {
@@ -70,6 +60,6 @@ fn measure_all(args: &Args) {
             "softmax" => softmax::ladder(rows),
             _ => layer_norm::ladder(rows),
         };
-        say!("{}", ladder.measure(&machine, time));
+        println!("{}", ladder.measure(&machine, time));
     }
 }

@@ -11,8 +11,6 @@
 //! Run with `cargo run --release --example microgpt`. At the end it prints new names, and how much faster
 //! the tensors were.
 
-#[path = "../common/environment.rs"]
-mod environment;
 mod names;
 #[allow(dead_code, reason = "its main program")]
 #[path = "../scalar.rs"]
@@ -22,11 +20,10 @@ mod sizes;
 mod tensor_gpt;
 mod text;
 
-use clap::Parser;
+use lexopt::prelude::*;
 use retrograd::prelude::*;
 use retrograd::tensor::par::single_threaded;
 use retrograd::tensor::random::Key;
-use scalar::output::{self, say};
 use scalar_gpt::ScalarGpt;
 use sizes::ADAM;
 use std::path::PathBuf;
@@ -38,31 +35,53 @@ use text::Names;
 /// The largest difference of the losses of a step.
 const TOLERANCE: f64 = 1e-9;
 
-/// Trains the same small GPT with a scalar and with a tensor engine, and compares losses and times.
-#[derive(Parser)]
-#[command(version)]
+const HELP: &str = "\
+usage: microgpt [options]
+
+Trains the same small GPT with a scalar and with a tensor engine, and compares losses and times.
+
+  --steps N      training steps, each on one name [default: 1000]
+  --samples N    new names to print at the end [default: 20]
+  --temperature X  temperature of the samples [default: 0.5]
+  --seed N       seed of weights, order of names and samples [default: 42]
+  --data FILE    a text with one name per line [default: 357 given names in the program]
+  --tensor-only  only the tensor engine: nothing is compared";
+
 struct Args {
-    /// Training steps, each on one name
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
-    /// New names to print at the end
-    #[arg(long, default_value_t = 20)]
     samples: usize,
-    /// Temperature of the samples
-    #[arg(long, default_value_t = 0.5, value_parser = positive)]
     temperature: f64,
-    /// Seed of weights, order of names and samples
-    #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// A text with one name per line [default: 357 given names in the program]
-    #[arg(long)]
     data: Option<PathBuf>,
-    /// Only the tensor engine: nothing is compared
-    #[arg(long)]
     tensor_only: bool,
-    /// A short run, as a test
-    #[arg(long, conflicts_with_all = ["steps", "tensor_only", "data"])]
-    check: bool,
+}
+
+fn parse() -> Result<Args, lexopt::Error> {
+    let mut args = Args {
+        steps: 1000,
+        samples: 20,
+        temperature: 0.5,
+        seed: 42,
+        data: None,
+        tensor_only: false,
+    };
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("steps") => args.steps = parser.value()?.parse::<u64>()?.max(1),
+            Long("samples") => args.samples = parser.value()?.parse()?,
+            Long("temperature") => args.temperature = parser.value()?.parse_with(positive)?,
+            Long("seed") => args.seed = parser.value()?.parse()?,
+            Long("data") => args.data = Some(parser.value()?.into()),
+            Long("tensor-only") => args.tensor_only = true,
+            Short('h') | Long("help") => {
+                println!("{HELP}");
+                std::process::exit(0);
+            }
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(args)
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -72,10 +91,19 @@ fn positive(text: &str) -> Result<f64, String> {
 
 fn main() -> ExitCode {
     retrograd::study::from_env();
-    let args = Args::parse();
-    environment::check("close other programs");
+    let args = match parse() {
+        Ok(args) => args,
+        Err(e) => {
+            eprintln!("error: {e}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
     retrograd::study::load::warn_if_busy();
-    output::exit_code(run(&args))
+    if let Err(e) = run(&args) {
+        eprintln!("error: {e}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
 }
 
 /// What a step of each engine costs.
@@ -90,10 +118,10 @@ fn run(args: &Args) -> Result<(), String> {
         Some(path) => Names::read(path)?,
         None => Names::default(),
     };
-    let steps = if args.check { 20 } else { args.steps };
+    let steps = args.steps;
     let tensor = TensorGpt::new(names.vocab(), args.seed);
     let scalar = ScalarGpt::new(&tensor.weights());
-    say!(
+    println!(
         "{} names, {} characters and the end of a name; {} parameters",
         names.len(),
         names.vocab() - 1,
@@ -104,7 +132,7 @@ fn run(args: &Args) -> Result<(), String> {
     if !args.tensor_only {
         report(times, steps);
     }
-    say!("new names:");
+    println!("new names:");
     let key = Key::new(args.seed, 1);
     for i in 0..args.samples as u64 {
         // A stream of random numbers for each name.
@@ -113,7 +141,7 @@ fn run(args: &Args) -> Result<(), String> {
             position += 1;
             key.uniform(position - 1)
         });
-        say!("  {name}");
+        println!("  {name}");
     }
     Ok(())
 }
@@ -149,7 +177,11 @@ fn train(
         }
         if (step + 1) % (steps / 10).max(1) == 0 {
             let mean = recent.iter().sum::<f64>() / recent.len() as f64;
-            say!("step {:>5} of {steps}: mean loss of {} names {mean:.6}", step + 1, recent.len());
+            println!(
+                "step {:>5} of {steps}: mean loss of {} names {mean:.6}",
+                step + 1,
+                recent.len()
+            );
             recent.clear();
         }
     }
@@ -162,8 +194,8 @@ fn report(mut times: Times, steps: u64) {
         1e3 * times[times.len() / 2]
     };
     let (scalar, tensor) = (median(&mut times.scalar), median(&mut times.tensor));
-    say!("losses of all {steps} steps agree to {TOLERANCE:e}");
-    say!(
+    println!("losses of all {steps} steps agree to {TOLERANCE:e}");
+    println!(
         "median time of a step on one thread: scalars {scalar:.2} ms, tensors {tensor:.2} ms, \
          {:.0} times faster",
         scalar / tensor

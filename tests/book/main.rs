@@ -20,4 +20,3 @@ mod training;
 #[allow(dead_code, unused_imports, reason = "its main program")]
 #[path = "../../examples/scalar.rs"]
 mod scalar;
-use scalar::output;
