@@ -113,12 +113,12 @@ impl Checkpoint {
     /// use retrograd::nn::pretrained;
     /// use retrograd::prelude::*;
     /// fn load(model: &Gpt, path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
-    /// let file = Checkpoint::load(path)?;
-    /// // Without the prefix that torch.compile adds:
-    /// model.load_state_dict(&file.get("_orig_mod")?)?;
-    /// // The weights of GPT-2, whose linear layers store `[inputs, outputs]`:
-    /// model.load_state_dict(&pretrained::gpt2().import(&file)?)?;
-    /// Ok(())
+    ///     let file = Checkpoint::load(path)?;
+    ///     // Without the prefix that torch.compile adds:
+    ///     model.load_state_dict(&file.get("_orig_mod")?)?;
+    ///     // The weights of GPT-2, whose linear layers store `[inputs, outputs]`:
+    ///     model.load_state_dict(&pretrained::gpt2().import(&file)?)?;
+    ///     Ok(())
     /// }
     /// ```
     ///

@@ -502,7 +502,7 @@ impl<T: Element> Tensor<T> {
 ///
 /// A view has the storage of the tensor and copies no elements.
 impl<T: Element> Tensor<T> {
-    fn view(&self, layout: Layout) -> Tensor<T> {
+    pub(crate) fn view(&self, layout: Layout) -> Tensor<T> {
         Tensor { storage: self.storage.clone(), layout }
     }
 

@@ -393,7 +393,7 @@ fn row_operations_check_shapes_and_parameters() {
         t.softmax(2) => "softmax: axis 2 is out of range for [2, 3], which has rank 2";
         x(&[]).log_softmax(-1) => "log_softmax: axis -1 is out of range for [], which has rank 0";
         t.masked_softmax(1, &Tensor::ones([3, 2])) =>
-            "broadcast_to: [3, 2] does not broadcast to [2, 3]";
+            "masked_softmax: [3, 2] does not broadcast to [2, 3]";
         Tensor::softmax_vjp(&t, &x(&[3, 2]), 1) => "softmax_vjp: [2, 3] and [3, 2] differ";
         t.layer_norm_vjps(None, 1e-5, &x(&[3])) => "layer_norm_vjp: [2, 3] and [3] differ";
         t.layer_norm(Some(&x(&[2])), None, 1e-5) =>

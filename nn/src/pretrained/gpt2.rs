@@ -24,9 +24,9 @@ const LINEAR: [&str; 4] = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj
 /// use retrograd::nn::pretrained;
 /// use retrograd::prelude::*;
 /// fn load(model: &Gpt) -> Result<(), Box<dyn std::error::Error>> {
-/// let file = Checkpoint::load("gpt2/model.safetensors")?;
-/// model.load_state_dict(&pretrained::gpt2().import(&file)?)?;
-/// Ok(())
+///     let file = Checkpoint::load("gpt2/model.safetensors")?;
+///     model.load_state_dict(&pretrained::gpt2().import(&file)?)?;
+///     Ok(())
 /// }
 /// ```
 pub fn gpt2() -> StateMap {

@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 /// use retrograd::nn::pretrained;
 /// use retrograd::prelude::*;
 /// fn load(model: &Gpt) -> Result<(), Box<dyn std::error::Error>> {
-/// let file = Checkpoint::load("llama/model.safetensors")?;
-/// model.load_state_dict(&pretrained::llama(model.config()).import(&file)?)?;
-/// Ok(())
+///     let file = Checkpoint::load("llama/model.safetensors")?;
+///     model.load_state_dict(&pretrained::llama(model.config()).import(&file)?)?;
+///     Ok(())
 /// }
 /// ```
 pub fn llama(config: &GptConfig) -> StateMap {

@@ -18,15 +18,15 @@
 //! use retrograd::nn::pretrained;
 //! use retrograd::prelude::*;
 //! fn load() -> Result<(), Box<dyn std::error::Error>> {
-//! // A folder of Hugging Face.
-//! let model: Gpt = Gpt::from_pretrained("gpt2")?;
+//!     // A folder of Hugging Face.
+//!     let model: Gpt = Gpt::from_pretrained("gpt2")?;
 //!
-//! // nanoGPT's ckpt.pt, after `safetensors.torch.save_file` in Python.
-//! let file = Checkpoint::load("ckpt.safetensors")?;
-//! let config = GptConfig { layers: 6, heads: 6, width: 384, ..GptConfig::default() };
-//! let model: Gpt = Gpt::new(config, &mut Rng::new(0))?;
-//! model.load_state_dict(&pretrained::nanogpt().import(&file)?)?;
-//! Ok(())
+//!     // nanoGPT's ckpt.pt, after `safetensors.torch.save_file` in Python.
+//!     let file = Checkpoint::load("ckpt.safetensors")?;
+//!     let config = GptConfig { layers: 6, heads: 6, width: 384, ..GptConfig::default() };
+//!     let model: Gpt = Gpt::new(config, &mut Rng::new(0))?;
+//!     model.load_state_dict(&pretrained::nanogpt().import(&file)?)?;
+//!     Ok(())
 //! }
 //! ```
 

@@ -113,10 +113,6 @@ impl Drop for OpenTask<'_> {
 }
 
 /// Names what the thread does until the value is dropped. Spans nest.
-///
-/// ```
-/// let _span = retrograd::tensor::par::span("sorting");
-/// ```
 #[inline]
 pub fn span(name: &'static str) -> Span {
     Span::begin(regions_are_observed(), Event::SpanBegan(name), || Event::SpanEnded)
@@ -124,10 +120,6 @@ pub fn span(name: &'static str) -> Span {
 
 /// The work of a shard of a computation until the value is dropped: a part, by its number among those that are
 /// computed, that may be computed at the same time as others. Shards nest.
-///
-/// ```
-/// let _shard = retrograd::tensor::observe::shard(0);
-/// ```
 #[inline]
 pub fn shard(number: usize) -> Span {
     Span::begin(is_observed(), Event::ShardBegan(number), || Event::ShardEnded)

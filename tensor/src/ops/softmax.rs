@@ -211,7 +211,9 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn masked_softmax(&self, axis: isize, keep: &Tensor<bool>) -> Tensor<T> {
         let axis = self.shape().axis("masked_softmax", axis).or_panic();
-        let keep = keep_as_numbers::<T>(keep).broadcast_to(self.shape());
+        let keep = keep_as_numbers::<T>(keep);
+        let wide = keep.layout().broadcast_to("masked_softmax", self.shape()).or_panic();
+        let keep = keep.view(wide);
         apply_row_kernel_along("masked_softmax", MaskedSoftmax, [self, &keep], axis)
     }
 
