@@ -1,6 +1,6 @@
 //! docs/COMPILE_ERRORS.md: every wrong program fails with the message on the page, and every right one compiles.
 //!
-//! Messages differ between versions of the compiler. With another version than that of the page, only
+//! Messages differ between versions of the compiler. With another version than the one of the page, only
 //! the error codes and the messages that are this library's are compared. The messages on the page are
 //! written by
 //!

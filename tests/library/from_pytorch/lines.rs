@@ -325,7 +325,7 @@ pub fn losses(p: &mut Printer) {
 
 // # Optimiser and training loop
 //
-// A step is an error if a parameter has no gradient. Weight decay of `AdamW` here is that of `AdamConfig`, 0 by
+// A step is an error if a parameter has no gradient. `AdamW` takes its weight decay from `AdamConfig`, 0 by
 // default; [conventions](../src/conventions.md) has all differences.
 
 pub fn training(p: &mut Printer) {
