@@ -23,7 +23,7 @@ fn encodes_and_decodes_as_in_python() {
     let encoded = std::fs::read_to_string(fixture("encoded.json")).unwrap();
     let encoded: Value = serde_json::from_str(&encoded).unwrap();
     for name in ["byte_level", "metaspace"] {
-        let tokenizer = Tokenizer::load(&fixture(&format!("{name}.json"))).unwrap();
+        let tokenizer = Tokenizer::load(fixture(&format!("{name}.json"))).unwrap();
         assert_eq!(tokenizer.kind(), "BPE");
         assert_eq!(encoded[name]["vocab_size"], tokenizer.vocab_size());
         let cases = encoded[name]["cases"].as_array().unwrap();
@@ -53,7 +53,7 @@ fn encodes_and_decodes_as_in_python() {
 
 #[test]
 fn training_gives_the_tokenizer_of_python() {
-    let python = Tokenizer::load(&fixture("byte_level.json")).unwrap();
+    let python = Tokenizer::load(fixture("byte_level.json")).unwrap();
     let (ours, python) = (trained(320).to_json(), python.to_json());
     let parts = |json: &str| serde_json::from_str::<Value>(json).unwrap()["model"].clone();
     assert_eq!(parts(&ours)["merges"], parts(&python)["merges"]);
@@ -108,7 +108,7 @@ fn options_of_a_file_that_change_encodings_are_switched_off() {
     json["model"]["dropout"] = 0.5.into();
     let tokenizer = Tokenizer::from_json(&json.to_string()).unwrap();
     assert_eq!(Tokenizer::from_json(&tokenizer.to_json()).unwrap(), tokenizer);
-    let plain = Tokenizer::load(&fixture("byte_level.json")).unwrap();
+    let plain = Tokenizer::load(fixture("byte_level.json")).unwrap();
     for text in ["The", &text()] {
         assert_eq!(tokenizer.encode(text).unwrap(), plain.encode(text).unwrap());
     }
@@ -279,7 +279,7 @@ fn bits_per_byte_need_a_text_that_comes_back() {
         r#"{"type":"BPE","vocab":{"t":0,"h":1,"e":2,"the":3,"th":4},"merges":["t h","th e"]}"#,
     );
     let load = |json: &str| Tokenizer::from_json(json).unwrap();
-    let fixture = |name| Tokenizer::load(&fixture(name)).unwrap();
+    let fixture = |name| Tokenizer::load(fixture(name)).unwrap();
     for (tokenizer, text, lost) in [
         (fixture("byte_level.json"), text(), 0),
         (fixture("metaspace.json"), text(), 0),

@@ -73,7 +73,7 @@ fn runs_survive_killed_ranks() {
                 assert!(end.elapsed() < Duration::from_secs(60), "no rank is left");
                 sleep(Duration::from_millis(5));
             }
-            Checkpoint::load(&place.path(&out).join("checkpoint.safetensors")).unwrap();
+            Checkpoint::load(place.path(&out).join("checkpoint.safetensors")).unwrap();
             args = vec!["resume", "--eval-every", "40", "--quiet", "--out", &out];
         }
         assert!(checkpoint(&place, &out) == expected, "{out}");
@@ -112,7 +112,7 @@ fn a_folder_that_is_removed_ends_all_ranks() {
     fs::rename(place.path("run"), place.path("moved")).unwrap();
     Ended::of(child)
         .failed(1, &["the folder of the run, run, was deleted, emptied or renamed", "run-2"]);
-    Checkpoint::load(&place.path("run-2/checkpoint.safetensors")).unwrap();
+    Checkpoint::load(place.path("run-2/checkpoint.safetensors")).unwrap();
 }
 
 #[test]
