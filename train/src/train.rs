@@ -1,10 +1,10 @@
 //! A new run: `train`.
 
 use crate::attention::AttentionLooks;
-use crate::cli::{NewRun, RunFlags};
 use crate::facts::introduce;
 use crate::fine_tune::Parent;
 use crate::finish;
+use crate::flags::{NewRun, RunFlags};
 use crate::folder::Folder;
 use crate::log::Log;
 use crate::output::note;
@@ -13,6 +13,7 @@ use crate::presets::Preset;
 use crate::progress::Progress;
 use crate::ranks::Ranks;
 use crate::recipe::Recipe;
+use crate::rescue::rescue;
 use crate::run::Run;
 use crate::session::Session;
 use crate::signals::StopRequest;
@@ -133,9 +134,9 @@ pub fn train_run(
         if let Some(page) = log.as_mut().and_then(|log| log.page.as_mut()) {
             page.before_evaluation(&session);
         }
-        let done = finish::finish(&session, log.as_mut(), job, seconds, &request);
+        let done = finish::finish(&session, log.as_mut(), (flags, quiet), seconds, &request);
         match (file, &mut log) {
-            (Some(file), Some(log)) => done.or_else(|stop| session.rescue(&file, log, stop)),
+            (Some(file), Some(log)) => done.or_else(|stop| rescue(&session, &file, log, stop)),
             _ => done,
         }
     });
