@@ -1,13 +1,10 @@
 //! Pages of the attention explorer from models, in a browser.
 
-#[path = "../study/tests/browser/mod.rs"]
-mod browser;
-
-use browser::{Browser, VIEWS, check_page};
 use retrograd::nn::optim::{AdamConfig, AdamW, Optimizer};
 use retrograd::nn::{AttentionKind, Gpt, GptConfig, Positions, RopeConfig};
 use retrograd::prelude::*;
 use retrograd::study::{AttentionExplorer, ExplorerText};
+use retrograd_support::browser::{Browser, VIEWS, check_page};
 
 const LENGTH: usize = 24;
 

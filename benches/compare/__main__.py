@@ -15,7 +15,7 @@ does not build is skipped, with a message.
 
 The results are printed and written to target/compare (target/compare-bf16 etc. with another matrix
 multiplication precision, which is set in PyTorch as well; target/compare-mkl-as-intel), as
-results.json, results.csv, ratios.svg and roofline.svg. The default run takes about twenty minutes
+results.json. The default run takes about twenty minutes
 after everything is built.
 
 With --against, the other program is retrograd's own driver, built from that commit in a temporary worktree.
@@ -315,7 +315,7 @@ def main():
     if not results["rows"]:
         fail("no other library is available: see benches/peers/README.md")
     print(report(results))
-    print(f"\nwritten to {args.out}: results.json, results.csv, ratios.svg, roofline.svg")
+    print(f"\nwritten to {args.out}/results.json")
     if commit:
         print(f"records of these results: {args.save}")
 

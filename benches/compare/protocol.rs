@@ -46,7 +46,10 @@ pub fn serve(about: impl Fn() -> String, open: impl Fn(&str) -> Option<Opened>) 
                 let numbers = calls.flat_map(|_| (work.run)(true)).map(|x| format!("{x:e}"));
                 numbers.collect::<Vec<_>>().join(" ")
             }
-            ("run", Some(work)) => run(&mut work.run, rest.parse().expect("seconds")),
+            ("run", Some(work)) => {
+                let (time, calls) = run(&mut work.run, rest.parse().expect("seconds"));
+                format!("{time:e} {calls}")
+            }
             ("close", _) => {
                 opened = None;
                 "ok".into()
@@ -58,11 +61,12 @@ pub fn serve(about: impl Fn() -> String, open: impl Fn(&str) -> Option<Opened>) 
     }
 }
 
-fn run(f: &mut Run, seconds: f64) -> String {
+/// The median time of a call in seconds, and the number of calls, for about these seconds and at least one call.
+pub fn run(f: &mut Run, seconds: f64) -> (f64, u32) {
     // Shorter calls are timed in groups that take at least this long, as the clock is too coarse.
     const LEAST: Duration = Duration::from_micros(20);
     let start = Instant::now();
-    let (mut samples, mut calls, mut at_once) = (Vec::new(), 0, 1u32);
+    let (mut samples, mut calls, mut at_once) = (Vec::new(), 0u32, 1u32);
     while samples.is_empty() || start.elapsed().as_secs_f64() < seconds {
         let before = Instant::now();
         for _ in 0..at_once {
@@ -77,5 +81,5 @@ fn run(f: &mut Run, seconds: f64) -> String {
         }
     }
     samples.sort_by(f64::total_cmp);
-    format!("{:e} {calls}", samples[samples.len() / 2])
+    (samples[samples.len() / 2], calls)
 }

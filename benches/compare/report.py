@@ -1,11 +1,8 @@
-"""Results as a table, as CSV, as JSON and as plots."""
+"""Results as a table and as JSON."""
 
-import csv
 import json
 import math
 import statistics
-
-from picture import ratios, roofline
 
 
 def best_rival(times):
@@ -41,11 +38,7 @@ def facts(row, machine):
     if row["flops"] or row["bytes"]:
         fact["limit"] = least_seconds(machine, row) / ours
     if row["flops"]:
-        fact["gflops"] = row["flops"] / ours / 1e9
-        fact["their_gflops"] = row["flops"] / theirs / 1e9
-        fact["peak"] = fact["gflops"] / machine["gflops"]
-        if row["bytes"]:
-            fact["intensity"] = row["flops"] / row["bytes"]
+        fact["peak"] = row["flops"] / ours / 1e9 / machine["gflops"]
     return fact
 
 
@@ -152,12 +145,3 @@ def read(out):
 def write(results, out):
     out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")
-    every = [f for group in groups(results).values() for f in group]
-    names = ["group", "name", "unit", "ours", "rival", "theirs", "ratio", "low", "high", "aim"]
-    names += ["peak", "limit", "gflops", "their_gflops", "intensity", "differs", "disturbed"]
-    with open(out / "results.csv", "w", newline="") as file:
-        rows = csv.DictWriter(file, names, extrasaction="ignore")
-        rows.writeheader()
-        rows.writerows(every)
-    (out / "ratios.svg").write_text(ratios(groups(results)), "utf-8")
-    (out / "roofline.svg").write_text(roofline(every, results["about"]["ours"]), "utf-8")

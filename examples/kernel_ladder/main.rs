@@ -10,9 +10,6 @@
 //! them: vectors come from [`Lanes`](retrograd::tensor::simd::Lanes), whose methods are safe on a
 //! token that proves that the CPU has the instructions.
 
-#[path = "../../benches/common/conditions.rs"]
-mod conditions;
-
 mod ladder;
 mod layer_norm;
 mod matmul;
@@ -45,7 +42,7 @@ fn main() -> ExitCode {
 }
 
 fn measure_all(quick: bool, only: Option<&str>) {
-    println!("{}", conditions::sentence());
+    println!("{}", retrograd::study::conditions::sentence());
     retrograd::study::load::warn_if_busy();
     eprintln!("measuring the machine");
     let machine = Machine::measure();

@@ -5,9 +5,7 @@
 //! a [`Pass`], which is either training with a seed, or evaluation.
 //!
 //! ```
-//! use retrograd_autograd::Var;
-//! use retrograd_nn::{Layer, Linear, Module, Pass, optim::{AdamW, Optimizer}};
-//! use retrograd_tensor::{Tensor, random::Rng};
+//! use retrograd::prelude::*;
 //!
 //! let mut rng = Rng::new(0);
 //! let model = Linear::<f32>::new(3, 1, &mut rng);

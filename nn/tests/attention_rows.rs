@@ -1,6 +1,9 @@
 //! Completeness: every attention variant has a row in the tests of variants, and every file a line
 //! in docs/ATTENTION.md.
 
+use retrograd_nn::{AttentionKind, Gpt, GptConfig, Module};
+use retrograd_support::{check_written, read};
+use retrograd_tensor::random::Rng;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,12 +11,9 @@ use std::path::{Path, PathBuf};
 /// attention that they are alone has the rows and the lines of [`ALONE`].
 const FOLDERS: [&str; 2] = ["parts", "variants"];
 const COMMON: &str = "parts/projections.rs";
-/// Beginnings of the names of rows, and of lines in the docs.
-const ALONE: [(&str, &str); 3] = [
-    ("grouped query, ", "grouped-query and multi-query"),
-    ("RoPE, half", "rotary positions (RoPE)"),
-    ("QK RMS norm", "QK-norm"),
-];
+/// The attention that they are alone: the beginnings of the names of its rows.
+const ALONE: [&str; 3] = ["grouped query, ", "RoPE, half", "QK RMS norm"];
+const PAGE: &str = "docs/ATTENTION.md";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -85,32 +85,68 @@ fn every_variant_has_a_row() {
     assert!(without.is_empty(), "no row in nn/tests/all/variants/rows_*.rs for {without:?}");
 }
 
+/// The table of all kinds in the docs: name, summary, paper, and the file of the module.
 #[test]
-fn every_attention_of_a_model_is_in_the_docs() {
-    let page = fs::read_to_string(root().join("../docs/ATTENTION.md")).unwrap();
-    let kinds = retrograd_nn::AttentionKind::ALL.iter();
-    let without: Vec<&str> =
-        kinds.map(|kind| kind.name()).filter(|name| !page.contains(&format!("`{name}`"))).collect();
-    assert!(without.is_empty(), "no line in docs/ATTENTION.md for {without:?}");
+fn the_table_in_the_docs_is_that_of_the_kinds() {
+    let file = |module: &str| {
+        let defined = |text: &str| text.contains(&format!("pub struct {module}"));
+        let folders = ["attention/variants", "attention/parts", "gpt"].into_iter();
+        let mut all = folders.flat_map(|folder| {
+            let files = files(&format!("src/{folder}"), "").into_iter();
+            files.map(move |(name, text)| (format!("{folder}/{name}"), text))
+        });
+        // Projections alone, with options.
+        let found = all.find(|(_, text)| defined(text));
+        found.map_or("attention/parts/projections.rs".into(), |(path, _)| path)
+    };
+    let mut table = "| name | what it computes | paper | module |\n|---|---|---|---|\n".to_string();
+    for kind in AttentionKind::ALL {
+        let sizes = GptConfig {
+            layers: 2,
+            heads: 2,
+            width: 16,
+            context: 16,
+            vocab: 4,
+            ..GptConfig::default()
+        };
+        let model = Gpt::<f32>::new(sizes.with_attention(*kind), &mut Rng::new(1)).unwrap();
+        let modules = model.named_modules();
+        let module = modules.iter().find(|(path, _)| path.ends_with("h.1.attn"));
+        let module = &module.unwrap_or_else(|| panic!("{kind}: {modules:?}")).1;
+        let module = module.split('<').next().unwrap();
+        let paper = match kind.arxiv() {
+            "" => String::new(),
+            number => format!("[{number}](https://arxiv.org/abs/{number})"),
+        };
+        let (name, summary, file) = (kind.name(), kind.summary(), file(module));
+        table += &format!("| `{name}` | {summary} | {paper} | [{module}](../nn/src/{file}) |\n");
+    }
+    let page = read(PAGE);
+    let (start, rest) = page.split_once("--test attention_rows -->\n\n").unwrap();
+    let (_, end) = rest.split_once("\n<!-- The end of the table. -->").unwrap();
+    check_written(
+        PAGE,
+        &format!(
+            "{start}--test attention_rows -->\n\n{table}\n<!-- The end of the table. -->{end}"
+        ),
+    );
 }
 
 #[test]
 fn every_variant_has_a_line_in_the_docs() {
-    let page = fs::read_to_string(root().join("../docs/ATTENTION.md")).unwrap();
+    let page = read(PAGE);
     let without: Vec<String> = variants()
         .into_iter()
         .map(|(file, _)| file)
         .filter(|file| !page.contains(&format!("](../nn/src/attention/{file})")))
         .collect();
-    assert!(without.is_empty(), "no line in docs/ATTENTION.md for {without:?}");
+    assert!(without.is_empty(), "no line in {PAGE} for {without:?}");
 }
 
 #[test]
-fn the_projections_alone_have_rows_and_lines() {
-    let (rows, page) = (rows(), fs::read_to_string(root().join("../docs/ATTENTION.md")).unwrap());
-    for (row, line) in ALONE {
+fn the_projections_alone_have_rows() {
+    let rows = rows();
+    for row in ALONE {
         assert!(rows.contains(&format!("\"{row}")), "no row in nn/tests/all/variants for {row:?}");
-        let is_it = |found: &str| found.starts_with(&format!("| {line} |"));
-        assert!(page.lines().any(is_it), "no line in docs/ATTENTION.md for {line:?}");
     }
 }

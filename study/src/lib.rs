@@ -9,7 +9,7 @@
 //! | how the time changes with the number of cores | [`regions`], [`scaling`] |
 //! | what heads attend to | [`AttentionExplorer`], [`attention`] |
 //! | how a run of training went | [`RunPage`] |
-//! | whether other processes use the cores meanwhile | [`load`] |
+//! | the conditions of a measurement, and whether other processes disturb it | [`conditions`], [`load`] |
 //!
 //! All of them subscribe to the events of [`retrograd_tensor::observe`]. [`from_env`] does so for environment
 //! variables.
@@ -22,6 +22,7 @@
 
 pub mod attention;
 mod base64;
+pub mod conditions;
 mod environment;
 mod explorer;
 pub mod load;

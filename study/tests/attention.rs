@@ -1,10 +1,8 @@
 //! The attention explorer in a browser: its self-test, labels that look like code, damaged data, keys.
 
-mod browser;
-
-use browser::document::around_data;
-use browser::{Browser, File, VIEWS, check_page, written};
 use retrograd_study::attention::*;
+use retrograd_support::browser::{Browser, File, VIEWS, check_page, written};
+use retrograd_support::document::around_data;
 
 fn sequence(name: &str, labels: &[&str]) -> Sequence {
     Sequence { name: name.into(), labels: labels.iter().map(|l| l.to_string()).collect() }

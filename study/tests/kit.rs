@@ -1,9 +1,7 @@
 //! The kit of the pages: each part once, and proofs that the self-test finds what it searches for.
 
-mod browser;
-
-use browser::{Browser, File, VIEWS, check_page, low_contrasts, written};
 use retrograd_study::Page;
+use retrograd_support::browser::{Browser, File, VIEWS, check_page, low_contrasts, written};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -1,11 +1,9 @@
 //! Pages in a browser: their self-tests, keys and drags, damaged data and names.
 
-mod browser;
-
-use browser::document::around_data;
-use browser::{Browser, File, VIEWS, check_page, low_contrasts, written};
 use retrograd_autograd::{InputGrads, Op, Var, no_grad};
 use retrograd_study::{RecordedStep, XRay};
+use retrograd_support::browser::{Browser, File, VIEWS, check_page, low_contrasts, written};
+use retrograd_support::document::around_data;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::machine::{Memory, Peak, Rate, Roofline};
 use retrograd_tensor::random::Rng;

@@ -1,10 +1,8 @@
 //! Pages of training runs: what is in them, and that they pass their tests in a browser.
 
-mod browser;
-
-use browser::document::{around_data, data};
-use browser::{Browser, File, VIEWS, check_page, written};
 use retrograd_study::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, compare_runs};
+use retrograd_support::browser::{Browser, File, VIEWS, check_page, written};
+use retrograd_support::document::{around_data, data};
 use serde_json::Value;
 use std::fs;
 

@@ -4,6 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+#[cfg(feature = "browser")]
+pub mod browser;
+#[cfg(feature = "browser")]
+pub mod document;
 pub mod panics;
 
 /// A file of the repository, by its path from the root.

@@ -42,7 +42,7 @@ pub fn evaluate(args: &Evaluate, ranks: &Ranks) -> Result<()> {
             }
             None => run.text(&Folder::earlier(out.as_deref())?, None)?,
             Some(file) => {
-                let text = Text::read(Some(file))?;
+                let text = Text::read(Some(file), None)?;
                 let corpus = run.corpus(&text)?;
                 (text, corpus)
             }

@@ -134,7 +134,7 @@ impl Run {
     pub fn text(&self, folder: &Folder, file: Option<&Path>) -> Result<(Text, Corpus)> {
         let Some(source) = &self.source else { return failed("the run has no text") };
         let file = file.or(source.file.as_deref());
-        let text = Text::read(file)?;
+        let text = Text::read(file, Some(source))?;
         text.check_same(source, &folder.name(), file)?;
         let corpus = self.corpus(&text)?;
         Ok((text, corpus))

@@ -198,7 +198,7 @@ impl Asked {
             parent.check(&recipe, args)?;
             recipe.tokenizer = base.tokenizer;
         }
-        let text = Text::read(args.data.as_deref())?;
+        let text = Text::read(args.data.as_deref(), None)?;
         let (tokenizer, corpus) = match &parent {
             Some(parent) => (parent.run.tokenizer.clone(), parent.corpus(&text)?),
             None => {

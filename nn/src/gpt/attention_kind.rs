@@ -83,11 +83,11 @@ macro_rules! by_name {
 pub(super) use by_name;
 
 macro_rules! kinds {
-    ($($kind:ident $name:literal $support:expr, $summary:literal;)+) => {
+    ($($kind:ident $name:literal $paper:literal $support:expr, $summary:literal;)+) => {
         /// An attention variant in a [`Gpt`](super::Gpt). All are causal.
         ///
         /// ```
-        /// use retrograd_nn::AttentionKind;
+        /// use retrograd::nn::AttentionKind;
         /// let kind: AttentionKind = "talking-heads".parse().unwrap();
         /// assert_eq!(kind, AttentionKind::TalkingHeads);
         /// assert_eq!(kind.to_string(), "talking-heads");
@@ -111,11 +111,21 @@ macro_rules! kinds {
                 match self { $(AttentionKind::$kind => $summary),+ }
             }
 
+            /// The number of its paper at arxiv.org; empty if it has none.
+            ///
+            /// ```
+            /// # use retrograd_nn::AttentionKind;
+            /// assert_eq!(AttentionKind::Softcap.arxiv(), "2408.00118");
+            /// ```
+            pub fn arxiv(self) -> &'static str {
+                match self { $(AttentionKind::$kind => $paper),+ }
+            }
+
             /// Whether the variant encodes positions itself, so that a model needs no other
             /// [`Positions`](super::Positions).
             ///
             /// ```
-            /// # use retrograd_nn::AttentionKind;
+            /// use retrograd::nn::AttentionKind;
             /// assert!(AttentionKind::Alibi.has_positions() && !AttentionKind::Causal.has_positions());
             /// ```
             pub fn has_positions(self) -> bool {
@@ -130,48 +140,48 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Causal "causal" ALL,
+    Causal "causal" "1706.03762" ALL,
         "multi-head attention: one fused projection as in nanoGPT, or separate ones for options that need them";
-    MultiHead "multi-head" OWN_PROJECTIONS, "multi-head attention as PyTorch's nn.MultiheadAttention";
-    GroupedQuery "grouped-query" ALL, "groups of query heads share one key and value head";
-    MultiQuery "multi-query" ALL, "all query heads share one key and value head";
-    SingleHead "single-head" ONE_HEAD, "one head of the whole width";
-    Wrapper "wrapper" ONE_HEAD, "a list of separate heads, concatenated and projected";
-    Plain "plain" ONE_HEAD, "no parameters: weights from the dot products of the inputs";
-    Renormalized "renormalized" RENORMALIZED,
+    MultiHead "multi-head" "1706.03762" OWN_PROJECTIONS, "multi-head attention as PyTorch's nn.MultiheadAttention";
+    GroupedQuery "grouped-query" "2305.13245" ALL, "groups of query heads share one key and value head";
+    MultiQuery "multi-query" "1911.02150" ALL, "all query heads share one key and value head";
+    SingleHead "single-head" "1706.03762" ONE_HEAD, "one head of the whole width";
+    Wrapper "wrapper" "1706.03762" ONE_HEAD, "a list of separate heads, concatenated and projected";
+    Plain "plain" "" ONE_HEAD, "no parameters: weights from the dot products of the inputs";
+    Renormalized "renormalized" "" RENORMALIZED,
         "softmax over all keys, then masked and divided by the remaining sum";
-    Additive "additive" ONE_HEAD, "scores from a tanh network (Bahdanau)";
-    Luong "luong" ONE_HEAD, "bilinear scores, and a tanh of context and query (Luong)";
-    SparseStrided "sparse-strided" ALL, "a window, and every n-th earlier key (Sparse Transformer)";
-    SparseFixed "sparse-fixed" ALL, "a block, and the last keys of earlier blocks (Sparse Transformer)";
-    Longformer "longformer" NORMED, "sliding windows, dilated in half of the heads, and a global first token";
-    BigBird "bigbird" ALL, "neighbouring, global and random blocks of keys";
-    ChunkedLocal "chunked-local" ALL, "attention within chunks of the sequence (Llama 4)";
-    Alibi "alibi" POSITIONED, "a penalty per head, linear in the distance";
-    T5 "t5" Support { has_positions: true, ..OWN_PROJECTIONS },
+    Additive "additive" "1409.0473" ONE_HEAD, "scores from a tanh network (Bahdanau)";
+    Luong "luong" "1508.04025" ONE_HEAD, "bilinear scores, and a tanh of context and query (Luong)";
+    SparseStrided "sparse-strided" "1904.10509" ALL, "a window, and every n-th earlier key (Sparse Transformer)";
+    SparseFixed "sparse-fixed" "1904.10509" ALL, "a block, and the last keys of earlier blocks (Sparse Transformer)";
+    Longformer "longformer" "2004.05150" NORMED, "sliding windows, dilated in half of the heads, and a global first token";
+    BigBird "bigbird" "2007.14062" ALL, "neighbouring, global and random blocks of keys";
+    ChunkedLocal "chunked-local" "" ALL, "attention within chunks of the sequence (Llama 4)";
+    Alibi "alibi" "2108.12409" POSITIONED, "a penalty per head, linear in the distance";
+    T5 "t5" "1910.10683" Support { has_positions: true, ..OWN_PROJECTIONS },
         "a learned bias per head and distance bucket, unscaled scores";
-    Shaw "shaw" RELATIVE, "learned vectors of relative positions, added to keys and values";
-    TransformerXl "transformer-xl" RELATIVE, "relative positions as projected sines, without memory";
-    Softcap "softcap" ALL, "scores bounded by 50 · tanh(score / 50) (Gemma 2)";
-    QkL2 "qk-l2" NORMED, "cosine scores with a learned scale";
-    QkRms "qk-rms" NORMED, "RMS norms of queries and keys";
-    Sink "sink" ALL, "a learned logit per head in the softmax denominator (gpt-oss)";
-    Quiet "quiet" ALL, "a 1 in the softmax denominator: weights may sum to less than 1";
-    Streaming "streaming" ALL, "the first tokens and a window";
-    Memory "memory" ALL, "16 learned keys and values that every query attends to";
-    TalkingHeads "talking-heads" ALL, "scores and weights mixed across heads";
-    Differential "differential" Support { qk_norm: Err("its heads are halves"), ..ALL },
+    Shaw "shaw" "1803.02155" RELATIVE, "learned vectors of relative positions, added to keys and values";
+    TransformerXl "transformer-xl" "1901.02860" RELATIVE, "relative positions as projected sines, without memory";
+    Softcap "softcap" "2408.00118" ALL, "scores bounded by 50 · tanh(score / 50) (Gemma 2)";
+    QkL2 "qk-l2" "2010.04245" NORMED, "cosine scores with a learned scale";
+    QkRms "qk-rms" "2302.05442" NORMED, "RMS norms of queries and keys";
+    Sink "sink" "2508.10925" ALL, "a learned logit per head in the softmax denominator (gpt-oss)";
+    Quiet "quiet" "" ALL, "a 1 in the softmax denominator: weights may sum to less than 1";
+    Streaming "streaming" "2309.17453" ALL, "the first tokens and a window";
+    Memory "memory" "1907.01470" ALL, "16 learned keys and values that every query attends to";
+    TalkingHeads "talking-heads" "2003.02436" ALL, "scores and weights mixed across heads";
+    Differential "differential" "2410.05258" Support { qk_norm: Err("its heads are halves"), ..ALL },
         "one softmax minus λ times another, and a norm per head";
-    Mla "mla" Support { has_positions: true, ..OWN_PROJECTIONS },
+    Mla "mla" "2405.04434" Support { has_positions: true, ..OWN_PROJECTIONS },
         "keys and values from one low-rank latent vector, rotary positions (DeepSeek)";
-    Linear "linear" LINEAR, "dot products of feature maps instead of a softmax";
-    Gated "gated" ALL, "head outputs times a sigmoid of the input";
-    HeadScale "head-scale" ALL, "a learned scale per head";
-    ValueResidual "value-residual" ALL, "values mixed with those of the first layer";
-    Sigmoid "sigmoid" ALL, "weights by sigmoid instead of softmax";
-    Sparsemax "sparsemax" ALL, "weights by sparsemax: most are exactly 0";
-    Entmax15 "entmax-1.5" ALL, "weights by 1.5-entmax: between softmax and sparsemax";
-    TopK "top-k" ALL, "softmax over the 8 largest scores";
+    Linear "linear" "2006.16236" LINEAR, "dot products of feature maps instead of a softmax";
+    Gated "gated" "2505.06708" ALL, "head outputs times a sigmoid of the input";
+    HeadScale "head-scale" "2110.09456" ALL, "a learned scale per head";
+    ValueResidual "value-residual" "2410.17897" ALL, "values mixed with those of the first layer";
+    Sigmoid "sigmoid" "2409.04431" ALL, "weights by sigmoid instead of softmax";
+    Sparsemax "sparsemax" "1602.02068" ALL, "weights by sparsemax: most are exactly 0";
+    Entmax15 "entmax-1.5" "1905.05702" ALL, "weights by 1.5-entmax: between softmax and sparsemax";
+    TopK "top-k" "1912.11637" ALL, "softmax over the 8 largest scores";
 }
 
 /// Causal multi-head attention, that of nanoGPT.

@@ -1,8 +1,5 @@
 //! The attention explorer: what is on the page equals what the model computes.
 
-#[path = "../browser/document.rs"]
-mod document;
-
 use retrograd_autograd::Var;
 use retrograd_nn::attention::{
     Mask, MultiHeadAttention, MultiHeadConfig, Sink, Spec, attend, attend_all,
@@ -12,6 +9,7 @@ use retrograd_nn::{
     RopeConfig, TransformerDecoderLayer, TransformerLayerConfig, Visitor,
 };
 use retrograd_study::{AttentionExplorer, ExplorerText};
+use retrograd_support::document;
 use retrograd_tensor::observe::shard;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, par, with_threads};

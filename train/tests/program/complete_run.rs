@@ -121,7 +121,9 @@ fn any_text_is_accepted() {
     for (name, text) in texts.into_iter().chain([("nothing", nothing)]) {
         place.write(name, text);
         let args = ["train", "--preset", "tiny", "--steps", "5", "--tokens", "5", "--data", name];
-        place.run(&[&args[..], &["--out", &format!("out-{name}")]].concat()).ok();
+        let run = place.run(&[&args[..], &["--out", &format!("out-{name}")]].concat());
+        assert_eq!(run.err.contains(r"note: 60 line ends \r\n are read as \n"), name == "crlf");
+        run.ok();
         place.run(&["resume", "--out", &format!("out-{name}")]).ok();
     }
 }

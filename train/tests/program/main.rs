@@ -1,7 +1,5 @@
 //! Tests that run `retrograd` as a program, and tests of properties of all programs.
 
-#[path = "../../../study/tests/browser/mod.rs"]
-mod browser;
 mod commands;
 mod complete_run;
 mod continued;

@@ -1,7 +1,7 @@
 //! `--xray`, `RETROGRAD_XRAY` and `RETROGRAD_NONFINITE`.
 
-use crate::browser::check_page;
 use crate::program::{Ended, Place};
+use retrograd_support::browser::check_page;
 use std::fs;
 use std::process::Stdio;
 

@@ -17,7 +17,7 @@ fn train(place: &Place, folder: &str, more: &[&str]) {
 fn data(path: PathBuf) -> Value {
     let html = fs::read_to_string(path).unwrap();
     assert!(html.starts_with("<!doctype html>") && html.trim_end().ends_with("</html>"));
-    crate::browser::document::data(&html)
+    retrograd_support::document::data(&html)
 }
 
 fn page(place: &Place, folder: &str) -> Value {
@@ -316,6 +316,6 @@ fn pages_of_runs_pass_their_tests() {
     train(&place, "b", &["--steps", "40", "--attention", "linear"]);
     place.run(&["compare", "a", "b", "--out", "both.html"]).ok();
     for file in ["a/run.html", "b/run.html", "both.html"] {
-        crate::browser::check_page(&place.path(file));
+        retrograd_support::browser::check_page(&place.path(file));
     }
 }

@@ -1,13 +1,17 @@
 //! The conditions of a measurement in a line: date, commit, CPU, SIMD level, threads, load average and clock
-//! settings. What cannot be read is said to be so. benches/compare/conditions.py does the same.
+//! settings. What cannot be read is said to be so. `benches/compare/conditions.py` does the same.
 
-use retrograd::tensor::settings::level;
-use retrograd::tensor::threads;
+use retrograd_tensor::settings::level;
+use retrograd_tensor::threads;
 use std::fs::read_to_string;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The conditions now.
+///
+/// ```
+/// assert!(retrograd_study::conditions::sentence().contains(" threads, "));
+/// ```
 pub fn sentence() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let cpu = cpu_model(&read_to_string("/proc/cpuinfo").unwrap_or_default());
@@ -50,7 +54,7 @@ fn commit() -> Option<String> {
 }
 
 /// The name of the CPU in the text of `/proc/cpuinfo`.
-pub fn cpu_model(text: &str) -> Option<String> {
+fn cpu_model(text: &str) -> Option<String> {
     ["model name", "Model", "CPU part"].iter().find_map(|key| {
         text.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
@@ -62,7 +66,7 @@ pub fn cpu_model(text: &str) -> Option<String> {
 
 /// The date and time in UTC of seconds since 1970, as `2026-11-23T17:05:35Z`. The date is computed by the
 /// method of Howard Hinnant's `civil_from_days`, with years that begin in March.
-pub fn date(seconds: u64) -> String {
+fn date(seconds: u64) -> String {
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -74,4 +78,34 @@ pub fn date(seconds: u64) -> String {
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_of_seconds_since_1970() {
+        assert_eq!(date(0), "1970-01-01T00:00:00Z");
+        assert_eq!(date(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(date(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(date(1_795_453_535), "2026-11-23T17:05:35Z");
+        assert_eq!(date(4_107_542_400), "2100-03-01T00:00:00Z");
+    }
+
+    #[test]
+    fn names_of_cpus() {
+        let x86 = "processor\t: 0\nmodel\t\t: 2\nmodel name\t: AMD EPYC  9575F\n";
+        assert_eq!(cpu_model(x86).as_deref(), Some("AMD EPYC 9575F"));
+        let arm = "processor\t: 0\nCPU part\t: 0xd0c\n";
+        assert_eq!(cpu_model(arm).as_deref(), Some("0xd0c"));
+        assert_eq!(cpu_model(""), None);
+    }
+
+    #[test]
+    fn the_sentence_names_level_and_threads() {
+        let sentence = sentence();
+        assert!(sentence.starts_with("20"), "{sentence}");
+        assert!(sentence.contains(" threads, ") && sentence.contains("turbo"), "{sentence}");
+    }
 }

@@ -3,11 +3,8 @@
 //!
 //! It is found by the variable `CHROMIUM`, or in `PATH`. Where there is none, tests say so and pass, unless
 //! `RETROGRAD_NEEDS_BROWSER=1` demands it. `RETROGRAD_SCREENSHOTS` is a folder for pictures of tested pages.
-#![allow(dead_code, reason = "each test target uses a part")]
 
-pub mod document;
-
-use document::base64;
+use crate::document::base64;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -33,7 +30,9 @@ pub struct Browser {
 /// How a page is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
+    /// In pixels.
     pub width: u32,
+    /// Whether the colours are dark.
     pub is_dark: bool,
 }
 

@@ -1,5 +1,4 @@
 //! What is in the document of a page.
-#![allow(dead_code, reason = "each test target uses a part")]
 
 use serde_json::Value;
 

@@ -1,14 +1,8 @@
-//! How fast the page of a recorded step is. Run by hand, on a machine that does nothing else:
-//! `cargo test --release --test page_speed -- --ignored --nocapture`
+//! How fast the page of a recorded step is. `cargo bench -p retrograd-benches --bench page_speed`.
 
-#[path = "../study/tests/browser/mod.rs"]
-mod browser;
-#[path = "../benches/common/conditions.rs"]
-mod conditions;
-
-use browser::{Browser, File, VIEWS, written};
 use retrograd::prelude::*;
 use retrograd::study::XRay;
+use retrograd_support::browser::{Browser, File, VIEWS, written};
 use serde_json::Value;
 
 /// Loads and changes of the event that are measured.
@@ -47,10 +41,8 @@ fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().expect("a list").iter().map(|x| x.as_f64().expect("a number")).collect()
 }
 
-#[test]
-#[ignore = "a benchmark"]
-fn first_paint_and_scrubbing() {
-    println!("{}", conditions::sentence());
+fn main() {
+    println!("{}", retrograd::study::conditions::sentence());
     retrograd::study::load::warn_if_busy();
     let Some(mut browser) = Browser::start() else { return };
     let config =
