@@ -125,7 +125,7 @@ fn run(path: &Path, notes: &mut Vec<String>) -> std::result::Result<RunPage, Str
 /// What a checkpoint says about a run that has no page.
 fn start(folder: &Folder) -> std::result::Result<Start, String> {
     // Only its metadata.
-    let file = Checkpoint::load_filtered(&folder.checkpoint(), |_| false);
+    let file = Checkpoint::load_filtered(folder.checkpoint(), |_| false);
     let recipe = file.and_then(|file| file.read_note("recipe")).map_err(|e| e.to_string())?;
     Ok(Start { recipe, ..Start::default() })
 }

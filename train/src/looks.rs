@@ -105,7 +105,7 @@ impl Looks {
         let mut text = Vec::new();
         self.file.seek(SeekFrom::Start(0))?;
         self.file.read_to_end(&mut text)?;
-        write_atomically(&folder.looks(), &text)?;
+        write_atomically(folder.looks(), &text)?;
         self.file = OpenOptions::new().read(true).append(true).open(folder.looks())?;
         Ok(())
     }

@@ -135,7 +135,7 @@ impl<'a> Session<'a> {
         file.note("tokenizer", &self.run.tokenizer);
         file.note("best", &self.best);
         file.note("history", &self.run.history);
-        file.save(&folder.checkpoint()).or_failed("cannot save")
+        file.save(folder.checkpoint()).or_failed("cannot save")
     }
 
     /// The error of a run that diverged, which is the same on all ranks. The last checkpoint is kept.

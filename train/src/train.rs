@@ -241,7 +241,7 @@ pub fn fresh(
         false => Folder::of_rank_0(),
     };
     if ranks.is_first() {
-        asked.tokenizer.save(&folder.tokenizer()).or_else(failed)?;
+        asked.tokenizer.save(folder.tokenizer()).or_else(failed)?;
     }
     let (run, text, corpus) = asked.run()?;
     Ok(Beginning { run, text, corpus, folder, file: None })

@@ -294,7 +294,7 @@ impl<T: Storable> Gpt<T> {
             move |e| PretrainedError::Io(path, e)
         };
         fs::create_dir_all(folder).map_err(failed(folder))?;
-        file.save_plain(&folder.join(weights::FILE))?;
+        file.save_plain(folder.join(weights::FILE))?;
         write_atomically(&path, json::text(&json).as_bytes()).map_err(failed(&path))
     }
 }

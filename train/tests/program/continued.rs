@@ -122,7 +122,7 @@ fn a_run_takes_more_steps_by_the_schedule_of_the_longer_run() {
     }
     assert!(lr(&longer, 21) > lr(&longer, 20));
     assert_eq!(longer.last().unwrap()["steps"], 40);
-    let file = Checkpoint::load(&place.path("short/checkpoint.safetensors")).unwrap();
+    let file = Checkpoint::load(place.path("short/checkpoint.safetensors")).unwrap();
     let history: Value = file.read_note("history").unwrap();
     assert_eq!(history["changed_steps"][0]["at"], 20);
     // Now it is a run of 40 steps.
@@ -159,7 +159,7 @@ fn a_run_starts_from_the_weights_of_another() {
     let before = said(place.run(&["evaluate", "--out", "base", "--data", "same"]), "loss ");
     assert!((tuned[0].1 - before).abs() < 1e-4, "{tuned:?} and {before}");
     assert!(tuned.last().unwrap().1 < before - 0.2, "{tuned:?}");
-    let file = Checkpoint::load(&place.path("tuned/checkpoint.safetensors")).unwrap();
+    let file = Checkpoint::load(place.path("tuned/checkpoint.safetensors")).unwrap();
     assert_eq!(file.read_note::<Value>("history").unwrap()["init_from"]["step"], 60);
     // From a file, too; and the run can be resumed.
     let best = ["--init-from", "base/best.safetensors", "--data", "same", "--out", "third"];
@@ -207,7 +207,7 @@ fn the_last_checkpoints_and_the_best_one_are_kept() {
     };
     assert_eq!(steps("run"), [160, 180, 200]);
     let step = |file: &str| {
-        let file = Checkpoint::load(&place.path("run").join(file)).unwrap();
+        let file = Checkpoint::load(place.path("run").join(file)).unwrap();
         file.read_note::<u64>("step").unwrap()
     };
     assert_eq!((step("checkpoint-160.safetensors"), step("checkpoint.safetensors")), (160, 200));

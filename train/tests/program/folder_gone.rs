@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 fn saved_step(folder: &Path) -> u64 {
-    let file = Checkpoint::load(&folder.join("checkpoint.safetensors")).unwrap();
+    let file = Checkpoint::load(folder.join("checkpoint.safetensors")).unwrap();
     file.read_note("step").unwrap()
 }
 

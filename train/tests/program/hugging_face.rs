@@ -19,7 +19,7 @@ fn place_with(model: &str, characters: &str) -> Place {
     for file in ["config.json", "model.safetensors"] {
         fs::copy(fixture.join(file), place.path(model).join(file)).unwrap();
     }
-    Tokenizer::chars([characters]).save(&place.path(model).join("tokenizer.json")).unwrap();
+    Tokenizer::chars([characters]).save(place.path(model).join("tokenizer.json")).unwrap();
     place.write("text", "Now is the winter of our discontent\nMade glorious summer. ".repeat(40));
     place
 }
@@ -29,7 +29,7 @@ fn models_are_sampled_evaluated_and_fine_tuned() {
     for name in ["gpt2", "llama"] {
         let place = place_with(name, CHARACTERS);
         let sample = ["sample", "--model", name, "Now is", "--tokens", "8", "--temperature", "0"];
-        let model = Gpt::<f32>::from_pretrained(&place.path(name)).unwrap();
+        let model = Gpt::<f32>::from_pretrained(place.path(name)).unwrap();
         let tokenizer = Tokenizer::chars([CHARACTERS]);
         let prompt = tokenizer.encode("Now is").unwrap();
         let tokens: Vec<i64> =
@@ -50,7 +50,7 @@ fn models_are_sampled_evaluated_and_fine_tuned() {
         ended.ok();
         assert!(loss("tuned") < before - 1.0, "{} and {before}", loss("tuned"));
         // The run is one as any other.
-        let file = Checkpoint::load(&place.path("tuned/checkpoint.safetensors")).unwrap();
+        let file = Checkpoint::load(place.path("tuned/checkpoint.safetensors")).unwrap();
         let is_rms = file.tensors.keys().any(|tensor| tensor.ends_with("norm.weight"));
         assert_eq!(is_rms, name == "llama");
         place.run(&["resume", "--out", "tuned", "--steps", "42"]).ok();

@@ -28,7 +28,7 @@ fn a_byte_model_trains_resumes_and_prints_whole_characters() {
     let ended = place.run(&[SHORT, &["run"], &args].concat());
     assert!(ended.err.contains("tokens of 256 different ones (byte)"), "{ended:?}");
     ended.ok();
-    let file = Checkpoint::load(&place.path("run/checkpoint.safetensors")).unwrap();
+    let file = Checkpoint::load(place.path("run/checkpoint.safetensors")).unwrap();
     assert_eq!(file.read_note::<Tokenizer>("tokenizer").unwrap(), Tokenizer::bytes());
     let (first, folder) = (done(&place, "run"), ["--out", "run"]);
     // A token is a byte.
@@ -72,7 +72,7 @@ fn a_folder_is_a_text_of_several_documents() {
         "{ended:?}"
     );
     ended.ok();
-    let tokenizer = Tokenizer::load(&place.path("run/tokenizer.json")).unwrap();
+    let tokenizer = Tokenizer::load(place.path("run/tokenizer.json")).unwrap();
     assert_eq!(tokenizer.separator(), Some(12));
     place.run(&["resume", "--out", "run"]).ok();
     // Another name is another order, and so another text.
