@@ -354,7 +354,7 @@ fn names_in_errors_are_escaped() {
     for error in [
         linear.load_state_dict(&file.get("").unwrap()).unwrap_err().to_string(),
         Checkpoint::load(&path).unwrap_err().to_string(),
-        Documents::read(&folder.path().join(format!("no{red}"))).unwrap_err().to_string(),
+        Documents::read(folder.path().join(format!("no{red}"))).unwrap_err().to_string(),
         Gpt::<f32>::from_pretrained(&path).unwrap_err().to_string(),
         Tokenizer::load(&path).unwrap_err().to_string(),
     ] {
