@@ -1,9 +1,8 @@
 //! What the heads of a model attend to: `attention`, and `--attention-page` of a run or a sample.
 
-use crate::cli::ModelFlags;
+use crate::flags::ModelFlags;
 use crate::output::note;
 use crate::run::Run;
-use crate::sample::sentence_tokens;
 use crate::session::Session;
 use crate::stop::{OrFailed, Result};
 use clap::Args;
@@ -62,7 +61,7 @@ pub struct AttentionLooks {
 impl AttentionLooks {
     /// Looks at this sentence, for a page at `path`; `eval_every` steps are between evaluations.
     pub fn new(run: &Run, sentence: &str, path: &Path, eval_every: u64) -> Result<Self> {
-        let tokens = sentence_tokens(run, sentence, SENTENCE)?;
+        let tokens = run.sentence(sentence, SENTENCE)?;
         let evaluations = run.recipe.steps.div_ceil(eval_every);
         Ok(AttentionLooks {
             path: path.to_path_buf(),

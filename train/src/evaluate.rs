@@ -1,19 +1,17 @@
 //! The loss, bits per byte, perplexity and accuracy on held-out text: `evaluate`.
 
-use crate::cli::ModelFlags;
+use crate::flags::ModelFlags;
 use crate::folder::Folder;
-use crate::line::PerByte;
+use crate::line::described;
 use crate::output::say;
 use crate::ranks::Ranks;
-use crate::resume;
 use crate::run::Run;
 use crate::signals::StopRequest;
-use crate::stop::{OrFailed, Result, Stop, failed, usage};
+use crate::stop::{Result, Stop, usage};
 use crate::text::Text;
 use clap::Args;
 use indicatif::HumanCount;
 use retrograd::distributed::DataParallel;
-use retrograd::nn::text::{TextMetrics, Window};
 use retrograd::nn::training;
 use retrograd::prelude::*;
 use std::path::PathBuf;
@@ -33,40 +31,21 @@ pub struct Evaluate {
     data: Option<PathBuf>,
 }
 
-/// The number of held-out windows in an evaluation during training.
-const EVAL_WINDOWS: usize = 64;
-
-/// The windows of all evaluations during a run: at most 64, evenly spread.
-pub fn spread<'a>(windows: &[Window<'a>]) -> Vec<Window<'a>> {
-    let n = EVAL_WINDOWS.min(windows.len());
-    (0..n).map(|i| windows[i * windows.len() / n]).collect()
-}
-
-/// The metrics as text, without the loss.
-pub fn described(metrics: &TextMetrics, lost_share: f64) -> String {
-    format!(
-        "{}, perplexity {:.4}, next-token accuracy {:.2} %",
-        PerByte::of(metrics, lost_share),
-        metrics.perplexity(),
-        100.0 * metrics.accuracy()
-    )
-}
-
 /// Evaluates a model on the whole held-out part of its text, or of another one.
 pub fn evaluate(args: &Evaluate, ranks: &Ranks) -> Result<()> {
     let ModelFlags { out, checkpoint, tokenizer } = &args.model;
     let prepare = || {
         let run = Run::of_folder(out.as_deref(), *checkpoint, tokenizer.as_ref())?;
-        let (text, corpus) = match (&args.data, &run.source) {
-            (Some(file), _) => {
+        let (text, corpus) = match &args.data {
+            None if run.source.is_none() => {
+                return usage("the weights come without a text: name one by --data");
+            }
+            None => run.text(&Folder::earlier(out.as_deref())?, None)?,
+            Some(file) => {
                 let text = Text::read(Some(file), None)?;
-                let reading = format!("cannot read {}", text.source.name());
-                let corpus = text.corpus(&run.tokenizer).or_failed(reading)?;
-                corpus.check(run.recipe.context).or_else(failed)?;
+                let corpus = run.corpus(&text)?;
                 (text, corpus)
             }
-            (None, Some(_)) => resume::text_of(&run, &Folder::earlier(out.as_deref())?, None)?,
-            (None, None) => return usage("the weights come without a text: name one by --data"),
         };
         Ok((run, text, corpus, StopRequest::watch()?))
     };

@@ -1,7 +1,7 @@
 //! A run that starts from the weights of another one.
 
 use crate::checkpoints::Which;
-use crate::cli::NewRun;
+use crate::flags::NewRun;
 use crate::pretrained;
 use crate::recipe::Recipe;
 use crate::run::Run;

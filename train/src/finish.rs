@@ -1,9 +1,8 @@
 //! The end of a run: the final loss, samples, and commands to try next.
 
-use crate::cli::{program, quoted};
-use crate::evaluate::described;
+use crate::flags::{RunFlags, program, quoted};
 use crate::folder::Folder;
-use crate::line::{Done, Evaluation, Line, Metrics, PerByte, Step};
+use crate::line::{Done, Evaluation, Line, Metrics, PerByte, Step, described};
 use crate::log::Log;
 use crate::output::{note, say};
 use crate::progress::duration;
@@ -14,7 +13,6 @@ use crate::session::Session;
 use crate::signals::StopRequest;
 use crate::stop::Result;
 use crate::tokenizer::TokenizerKind;
-use crate::train::Job;
 use indicatif::{HumanBytes, HumanCount};
 use retrograd::nn::StateDict;
 use retrograd::nn::training::Purpose;
@@ -24,7 +22,7 @@ use retrograd::prelude::*;
 pub fn finish(
     session: &Session<'_>,
     log: Option<&mut Log>,
-    &Job { flags, quiet, .. }: &Job<'_>,
+    (flags, quiet): (&RunFlags, bool),
     seconds: f64,
     request: &StopRequest,
 ) -> Result<()> {

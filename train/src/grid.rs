@@ -1,8 +1,8 @@
 //! Runs of recipes that differ in some flags, and a table of their results: `grid`.
 
-use crate::cli::{Cli, Command, NewRun, RunFlags};
 use crate::compare;
 use crate::files;
+use crate::flags::{NewRun, RunFlags};
 use crate::folder::Folder;
 use crate::line::{Done, Line, PerByte};
 use crate::output::{note, say, silently};
@@ -38,6 +38,9 @@ pub struct Grid {
     pub run: RunFlags,
 }
 
+/// A parser of the flags of `train`.
+pub type Parse = fn(&[OsString]) -> std::result::Result<Train, clap::Error>;
+
 /// A run of the grid.
 struct Point {
     /// The flags that vary, as `lr=1e-3,seed=2`.
@@ -56,10 +59,10 @@ struct Outcome {
 /// Trains all runs of the grid, divided among the ranks, each run by one rank. A run that fails does not end the
 /// others; one that is finished is not repeated, and one that was interrupted is resumed.
 ///
-/// `line` is the command line.
-pub fn grid(args: &Grid, line: &[OsString], ranks: &Ranks) -> Result<()> {
+/// `line` is the command line, and `parse` reads one of `train`.
+pub fn grid(args: &Grid, line: &[OsString], parse: Parse, ranks: &Ranks) -> Result<()> {
     let root = &args.out;
-    let points = points(args, line)?;
+    let points = points(args, line, parse)?;
     let mut outcomes = Vec::new();
     let mut interrupted = None;
     for index in (ranks.rank()..points.len()).step_by(ranks.count()) {
@@ -105,7 +108,7 @@ pub fn grid(args: &Grid, line: &[OsString], ranks: &Ranks) -> Result<()> {
 }
 
 /// All combinations of the values of the flags.
-fn points(args: &Grid, line: &[OsString]) -> Result<Vec<Point>> {
+fn points(args: &Grid, line: &[OsString], parse: Parse) -> Result<Vec<Point>> {
     let mut combinations: Vec<Vec<(&str, &str)>> = vec![Vec::new()];
     for part in &args.values {
         let Some((flag, values)) = part.split_once('=').filter(|(flag, _)| !flag.is_empty()) else {
@@ -118,11 +121,11 @@ fn points(args: &Grid, line: &[OsString]) -> Result<Vec<Point>> {
         }
         combinations = longer;
     }
-    combinations.iter().map(|flags| point(flags, args, line)).collect()
+    combinations.iter().map(|flags| point(flags, args, line, parse)).collect()
 }
 
 /// The run with these flags, beside those of the command line.
-fn point(flags: &[(&str, &str)], args: &Grid, line: &[OsString]) -> Result<Point> {
+fn point(flags: &[(&str, &str)], args: &Grid, line: &[OsString], parse: Parse) -> Result<Point> {
     let parts: Vec<String> = flags.iter().map(|(flag, value)| format!("{flag}={value}")).collect();
     // A name of a file.
     let name = parts.join(",").replace(['/', '\\'], "_");
@@ -131,14 +134,11 @@ fn point(flags: &[(&str, &str)], args: &Grid, line: &[OsString]) -> Result<Point
     train.extend(common(args, &line[2..]));
     train.extend(flags.iter().map(|(flag, value)| format!("--{flag}={value}").into()));
     train.extend(["--out".into(), folder.clone().into_os_string()]);
-    match Cli::read(&train) {
-        Ok(Cli { command: Some(Command::Train(args)), .. }) => Ok(Point { name, folder, args }),
-        Ok(_) => unreachable!("the command is train"),
-        Err(e) => {
-            let text = e.to_string();
-            usage(format!("{name}: {}", text.trim_start_matches("error: ").trim_end()))
-        }
-    }
+    let args = parse(&train).or_else(|e| {
+        let text = e.to_string();
+        usage(format!("{name}: {}", text.trim_start_matches("error: ").trim_end()))
+    })?;
+    Ok(Point { name, folder, args })
 }
 
 /// The arguments without the values of the grid and `--out`.

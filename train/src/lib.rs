@@ -1,7 +1,7 @@
 //! Trains small language models, and shows what happens in them: the program `retrograd`.
 //!
 //! Each command is a file: [`train`], [`resume`], [`sample`], [`evaluate`], [`xray`], [`attention`], [`compare`],
-//! [`grid`], [`scaling`], [`arena`]; [`cli`] lists them. To read the code of a run: [`training`] (the loop),
+//! [`grid`], [`scaling`], [`arena`]; [`cli`] lists them, and [`flags`] has the flags that they share. To read the code of a run: [`training`] (the loop),
 //! [`session`] (a step, an evaluation, a checkpoint), [`text`], [`run`] (the contents of a checkpoint),
 //! [`recipe`] (the hyperparameters), then the rest. The step itself is [`retrograd::nn::training::Trainer`].
 
@@ -17,6 +17,7 @@ mod facts;
 mod files;
 mod fine_tune;
 mod finish;
+mod flags;
 mod folder;
 mod grid;
 mod line;
@@ -30,6 +31,7 @@ mod progress;
 mod ranks;
 mod recipe;
 mod recipe_flags;
+mod rescue;
 mod resume;
 mod run;
 mod sample;
@@ -134,7 +136,7 @@ fn run_command(command: &Command, cli: &Cli, line: &[OsString], ranks: &Ranks) -
         Command::Train(args) => train::train(args, quiet, ranks),
         Command::Resume(args) => resume::resume(args, quiet, ranks),
         Command::Evaluate(args) => evaluate::evaluate(args, ranks),
-        Command::Grid(args) => grid::grid(args, line, ranks),
+        Command::Grid(args) => grid::grid(args, line, Cli::read_train, ranks),
         Command::Scaling(args) => scaling::scaling(args, ranks),
         Command::Arena(args) => arena::arena(args, ranks).or_else(failed),
         // The others are for one process.

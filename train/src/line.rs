@@ -146,3 +146,13 @@ impl fmt::Display for PerByte {
         }
     }
 }
+
+/// The metrics as text, without the loss.
+pub fn described(metrics: &TextMetrics, lost_share: f64) -> String {
+    format!(
+        "{}, perplexity {:.4}, next-token accuracy {:.2} %",
+        PerByte::of(metrics, lost_share),
+        metrics.perplexity(),
+        100.0 * metrics.accuracy()
+    )
+}

@@ -1,9 +1,8 @@
 //! Named recipes.
 
 use crate::recipe::{OptimizerKind, Recipe, ScheduleKind};
-use crate::tokenizer::TokenizerKind;
 use clap::ValueEnum;
-use retrograd::nn::{AttentionKind, MlpKind, NormKind, Positions};
+use retrograd::nn::MlpKind;
 use retrograd::prelude::*;
 
 /// A named recipe.
@@ -91,38 +90,6 @@ impl Preset {
                 lr: 3e-3,
                 ..nanogpt
             },
-        }
-    }
-}
-
-impl Default for Recipe {
-    /// nanoGPT's recipe for CPUs.
-    fn default() -> Self {
-        Recipe {
-            tokenizer: TokenizerKind::Char,
-            layers: 4,
-            heads: 4,
-            width: 128,
-            context: 64,
-            dropout: 0.0,
-            attention: AttentionKind::Causal,
-            key_heads: None,
-            qk_norm: false,
-            norm: NormKind::LayerNorm,
-            mlp: MlpKind::Gelu,
-            positions: Positions::Learned,
-            optimizer: OptimizerKind::AdamW,
-            schedule: ScheduleKind::Cosine,
-            momentum: None,
-            weight_decay: None,
-            adam_lr: None,
-            batch: 12,
-            shards: None,
-            steps: 2000,
-            lr: 1e-3,
-            seed: 1337,
-            precision: MatmulPrecision::F32,
-            config: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Weights in a folder of Hugging Face's `transformers`.
 
-use crate::presets::Preset;
+use crate::checkpoints::Which;
+use crate::folder::Folder;
 use crate::recipe::Recipe;
 use crate::run::Run;
 use crate::stop::{OrFailed, Result, usage};
@@ -15,9 +16,31 @@ pub fn is_there(folder: &Path) -> bool {
     folder.join("config.json").is_file() && !folder.join("checkpoint.safetensors").exists()
 }
 
+impl Run {
+    /// The model of a folder, of a run or of another program.
+    pub fn of_folder(
+        folder: Option<&Path>,
+        which: Which,
+        tokenizer: Option<&TokenizerKind>,
+    ) -> Result<Run> {
+        if let Some(folder) = folder.filter(|folder| is_there(folder)) {
+            return match which {
+                Which::Last => load(folder, tokenizer),
+                _ => usage(format!("{} is no run: it has no checkpoints", folder.display())),
+            };
+        }
+        if tokenizer.is_some() {
+            return usage(
+                "--tokenizer is for weights of another program: a run has its own tokenizer",
+            );
+        }
+        Run::load_model(&Folder::earlier(folder)?.checkpoint_of(which)?)
+    }
+}
+
 /// The model of a folder, with the tokenizer in `tokenizer.json`, or another one. Weights for tokens that the
 /// tokenizer does not have are left out: vocabularies are often rounded up.
-pub fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
+fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
     let name = folder.display();
     let file = folder.join("tokenizer.json");
     let kind = match tokenizer {
@@ -63,7 +86,7 @@ pub fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
         steps: 200,
         lr: 1e-4,
         config: Some(config),
-        ..Preset::NanogptCpu.recipe()
+        ..Recipe::default()
     };
     let run = Run::new(recipe, None, tokenizer).or_else(usage)?;
     let weights: StateDict = model.state_dict();

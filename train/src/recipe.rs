@@ -1,6 +1,5 @@
 //! The hyperparameters of a run.
 
-use crate::presets::Preset;
 use crate::stop::{Result, failed, usage};
 use crate::tokenizer::TokenizerKind;
 use clap::ValueEnum;
@@ -117,10 +116,42 @@ mod name {
     }
 }
 
+impl Default for Recipe {
+    /// nanoGPT's recipe for CPUs.
+    fn default() -> Self {
+        Recipe {
+            tokenizer: TokenizerKind::Char,
+            layers: 4,
+            heads: 4,
+            width: 128,
+            context: 64,
+            dropout: 0.0,
+            attention: AttentionKind::Causal,
+            key_heads: None,
+            qk_norm: false,
+            norm: NormKind::LayerNorm,
+            mlp: MlpKind::Gelu,
+            positions: Positions::Learned,
+            optimizer: OptimizerKind::AdamW,
+            schedule: ScheduleKind::Cosine,
+            momentum: None,
+            weight_decay: None,
+            adam_lr: None,
+            batch: 12,
+            shards: None,
+            steps: 2000,
+            lr: 1e-3,
+            seed: 1337,
+            precision: MatmulPrecision::F32,
+            config: None,
+        }
+    }
+}
+
 impl Recipe {
     /// The parts that are not nanoGPT's, as text.
     pub fn parts(&self) -> String {
-        let usual = Preset::NanogptCpu.recipe();
+        let usual = Recipe::default();
         let mut parts = Vec::new();
         if self.attention != usual.attention {
             parts.push(format!("attention {}", self.attention));

@@ -1,18 +1,16 @@
 //! A run that goes on: `resume`.
 
-use crate::cli::RunFlags;
+use crate::flags::RunFlags;
 use crate::folder::Folder;
 use crate::output::note;
 use crate::ranks::Ranks;
 use crate::recipe_flags::RecipeFlags;
 use crate::run::Run;
-use crate::stop::{OrFailed, Result, failed, usage};
-use crate::text::Text;
+use crate::stop::{Result, usage};
 use crate::train::{Beginning, Job, train_run};
 use crate::values::count;
 use crate::xray::PageFlags;
 use clap::Args;
-use retrograd::nn::text::Corpus;
 use std::path::{Path, PathBuf};
 
 /// Go on with a run that was stopped, or train it for more steps
@@ -93,24 +91,9 @@ pub fn earlier(
     if steps != run.recipe.steps {
         run.change_steps(steps);
     }
-    let (text, corpus) = text_of(&run, &folder, data)?;
+    let (text, corpus) = run.text(&folder, data)?;
     if ranks.is_first() {
         folder.remove_temporary_files();
     }
     Ok(Beginning { run, text, corpus, folder, file: Some(file) })
-}
-
-/// The text of a run, and its tokens; `file` is where it is now.
-///
-/// # Errors
-/// If it is another text.
-pub fn text_of(run: &Run, folder: &Folder, file: Option<&Path>) -> Result<(Text, Corpus)> {
-    let Some(source) = &run.source else { return failed("the run has no text") };
-    let file = file.or(source.file.as_deref());
-    let text = Text::read(file, Some(source))?;
-    text.check_same(source, &folder.name(), file)?;
-    let reading = format!("cannot read {}", text.source.name());
-    let corpus = text.corpus(&run.tokenizer).or_failed(reading)?;
-    corpus.check(run.recipe.context).or_else(failed)?;
-    Ok((text, corpus))
 }

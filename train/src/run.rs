@@ -1,15 +1,14 @@
 //! A run: its recipe, tokenizer and model, as a checkpoint has them.
 
-use crate::checkpoints::{Best, Which};
+use crate::checkpoints::Best;
 use crate::folder::Folder;
-use crate::pretrained;
 use crate::recipe::Recipe;
-use crate::stop::{OrFailed, Result, Stop, usage};
-use crate::text::Source;
-use crate::tokenizer::{TokenizerKind, with_feature};
+use crate::stop::{OrFailed, Result, Stop, failed, usage};
+use crate::text::{Source, Text, first_words};
+use crate::tokenizer::with_feature;
 use retrograd::nn::ConfigError;
 use retrograd::nn::checkpoint::{Checkpoint, CheckpointError};
-use retrograd::nn::text::{TextError, Tokenizer};
+use retrograd::nn::text::{Corpus, TextError, Tokenizer};
 use retrograd::nn::training::Purpose;
 use retrograd::prelude::*;
 use retrograd::tensor::kernels::gemm::arithmetic;
@@ -79,26 +78,6 @@ impl Run {
         Ok(Run { recipe, source, tokenizer, model, step: 0, best: None, history })
     }
 
-    /// The model of a folder, of a run or of another program.
-    pub fn of_folder(
-        folder: Option<&Path>,
-        which: Which,
-        tokenizer: Option<&TokenizerKind>,
-    ) -> Result<Run> {
-        if let Some(folder) = folder.filter(|folder| pretrained::is_there(folder)) {
-            return match which {
-                Which::Last => pretrained::load(folder, tokenizer),
-                _ => usage(format!("{} is no run: it has no checkpoints", folder.display())),
-            };
-        }
-        if tokenizer.is_some() {
-            return usage(
-                "--tokenizer is for weights of another program: a run has its own tokenizer",
-            );
-        }
-        Run::load_model(&Folder::earlier(folder)?.checkpoint_of(which)?)
-    }
-
     /// Loads the model only, a third of the checkpoint.
     pub fn load_model(path: &Path) -> Result<Run> {
         Checkpoint::load_filtered(path, |name| name.starts_with("model."))
@@ -146,6 +125,35 @@ impl Run {
     /// The text for messages.
     pub fn source_name(&self) -> String {
         self.source.as_ref().map_or("another program".into(), Source::name)
+    }
+
+    /// The text of the run, and its tokens; `file` is where it is now.
+    ///
+    /// # Errors
+    /// If it is another text.
+    pub fn text(&self, folder: &Folder, file: Option<&Path>) -> Result<(Text, Corpus)> {
+        let Some(source) = &self.source else { return failed("the run has no text") };
+        let file = file.or(source.file.as_deref());
+        let text = Text::read(file, Some(source))?;
+        text.check_same(source, &folder.name(), file)?;
+        let corpus = self.corpus(&text)?;
+        Ok((text, corpus))
+    }
+
+    /// The tokens of a text.
+    pub fn corpus(&self, text: &Text) -> Result<Corpus> {
+        let reading = format!("cannot read {}", text.source.name());
+        let corpus = text.corpus(&self.tokenizer).or_failed(reading)?;
+        corpus.check(self.recipe.context).or_else(failed)?;
+        Ok(corpus)
+    }
+
+    /// The first tokens of a sentence, at most so many, and as many as fit into the context.
+    pub fn sentence(&self, sentence: &str, most: usize) -> Result<Vec<i64>> {
+        let most = most.min(self.recipe.context);
+        let mut tokens = self.encode(&first_words(sentence, most))?;
+        tokens.truncate(most);
+        Ok(tokens)
     }
 
     /// The tokens of a prompt, of which there is at least one.

@@ -1,10 +1,11 @@
 //! Text that continues a prompt: `sample`, and samples after training.
 
 use crate::attention;
-use crate::cli::{ModelFlags, Sampling};
+use crate::flags::{ModelFlags, Sampling};
 use crate::output::{self, note, print, say};
 use crate::run::Run;
 use crate::stop::{Result, usage};
+use crate::text::first_words;
 use crate::values::count;
 use clap::Args;
 use indicatif::HumanCount;
@@ -78,16 +79,6 @@ pub fn prompts(run: &Run, beginnings: &[String]) -> Vec<String> {
     prompts
 }
 
-/// As many whole words of a text as fit into `most` characters; if there is none, `most` characters.
-fn first_words(text: &str, most: usize) -> String {
-    let line: Vec<char> = text.chars().map(|c| if c == '\n' { ' ' } else { c }).collect();
-    if line.len() <= most {
-        return text.to_string();
-    }
-    let end = (1..=most).rev().find(|&i| line[i] == ' ').unwrap_or(most);
-    text.chars().take(end).collect()
-}
-
 /// The number of tokens that were generated, and the time that this took.
 #[derive(Clone, Copy, Default)]
 pub struct Speed {
@@ -154,12 +145,4 @@ pub fn print_sample(
     speed.tokens = all.len() - tokens.len();
     say!("");
     Ok(Printed { tokens: all, prompt: tokens.len(), speed })
-}
-
-/// The first tokens of a sentence, at most so many, and as many as fit into the context.
-pub fn sentence_tokens(run: &Run, sentence: &str, most: usize) -> Result<Vec<i64>> {
-    let most = most.min(run.recipe.context);
-    let mut tokens = run.encode(&first_words(sentence, most))?;
-    tokens.truncate(most);
-    Ok(tokens)
 }

@@ -1,6 +1,6 @@
 //! A prediction of the time of a training step on more cores: `scaling`.
 
-use crate::cli::NewRun;
+use crate::flags::NewRun;
 use crate::folder::Folder;
 use crate::output::say;
 use crate::ranks::Ranks;

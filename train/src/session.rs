@@ -1,10 +1,9 @@
 //! A run while it is trained: its trainer and what it is trained on.
 
 use crate::checkpoints::Best;
-use crate::cli::{program, quoted};
+use crate::flags::{program, quoted};
 use crate::folder::Folder;
 use crate::line::{Evaluation, PerByte, Step};
-use crate::log::Log;
 use crate::ranks::Ranks;
 use crate::recipe::{CLIP, Recipe};
 use crate::run::Run;
@@ -106,9 +105,13 @@ impl<'a> Session<'a> {
         training::evaluate(&self.run.model, windows, &*self.parallel, &|| request.is_made())
     }
 
-    /// The loss on some held-out windows.
-    pub fn evaluate(&self, windows: &[Window<'_>]) -> Result<Evaluation> {
-        let metrics = self.metrics(windows, &StopRequest::default()).unwrap_or_default();
+    /// The loss on held-out windows that are the same in all evaluations: at most 64, evenly spread.
+    pub fn evaluate(&self) -> Result<Evaluation> {
+        const WINDOWS: usize = 64;
+        let all = self.corpus.windows(self.run.recipe.context);
+        let n = WINDOWS.min(all.len());
+        let windows: Vec<Window<'_>> = (0..n).map(|i| all[i * all.len() / n]).collect();
+        let metrics = self.metrics(&windows, &StopRequest::default()).unwrap_or_default();
         let val_loss = metrics.loss();
         if !val_loss.is_finite() {
             return self.diverged(format!("the loss on held-out text is {val_loss}"));
@@ -155,24 +158,6 @@ impl<'a> Session<'a> {
             self.step(),
             self.run.recipe.lr
         ))
-    }
-
-    /// `stop`, if the folder is still there. Otherwise the run is saved in another one.
-    pub fn rescue(&self, file: &Checkpoint, log: &mut Log, stop: Stop) -> Result<()> {
-        let Err(gone) = self.folder.check() else { return Err(stop) };
-        let mut said = gone.text().to_string();
-        for fallback in self.folder.fallbacks() {
-            let saved = fallback.and_then(|other| {
-                self.save(&other, file.clone())?;
-                log.move_to(&other)?;
-                Ok(other)
-            });
-            match saved {
-                Ok(other) => return failed(format!("{said}. {}", self.stopped(&other))),
-                Err(why) => said = format!("{said}; {}", why.text()),
-            }
-        }
-        failed(said)
     }
 
     /// The end by a signal, whose exit code is the conventional one.

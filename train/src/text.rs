@@ -105,6 +105,16 @@ impl Text {
     }
 }
 
+/// As many whole words of a text as fit into `most` characters; if there is none, `most` characters.
+pub fn first_words(text: &str, most: usize) -> String {
+    let line: Vec<char> = text.chars().map(|c| if c == '\n' { ' ' } else { c }).collect();
+    if line.len() <= most {
+        return text.to_string();
+    }
+    let end = (1..=most).rev().find(|&i| line[i] == ' ').unwrap_or(most);
+    text.chars().take(end).collect()
+}
+
 /// Prints a note that a run with a pipe as its text cannot simply be resumed.
 fn note_if_pipe(path: &Path) {
     if is_pipe(path) {

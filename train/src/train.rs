@@ -1,10 +1,10 @@
 //! A new run: `train`.
 
 use crate::attention::AttentionLooks;
-use crate::cli::{NewRun, RunFlags};
 use crate::facts::introduce;
 use crate::fine_tune::Parent;
 use crate::finish;
+use crate::flags::{NewRun, RunFlags};
 use crate::folder::Folder;
 use crate::log::Log;
 use crate::output::note;
@@ -13,6 +13,7 @@ use crate::presets::Preset;
 use crate::progress::Progress;
 use crate::ranks::Ranks;
 use crate::recipe::Recipe;
+use crate::rescue::rescue;
 use crate::run::Run;
 use crate::session::Session;
 use crate::signals::StopRequest;
@@ -22,7 +23,7 @@ use crate::training::{self, Plan};
 use crate::xray::PageFlags;
 use clap::Args;
 use retrograd::nn::checkpoint::Checkpoint;
-use retrograd::nn::text::{Corpus, Tokenizer};
+use retrograd::nn::text::Corpus;
 use retrograd::prelude::*;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -133,9 +134,9 @@ pub fn train_run(
         if let Some(page) = log.as_mut().and_then(|log| log.page.as_mut()) {
             page.before_evaluation(&session);
         }
-        let done = finish::finish(&session, log.as_mut(), job, seconds, &request);
+        let done = finish::finish(&session, log.as_mut(), (flags, quiet), seconds, &request);
         match (file, &mut log) {
-            (Some(file), Some(log)) => done.or_else(|stop| session.rescue(&file, log, stop)),
+            (Some(file), Some(log)) => done.or_else(|stop| rescue(&session, &file, log, stop)),
             _ => done,
         }
     });
@@ -174,57 +175,34 @@ fn same(run: &Run, text: &Text) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the flags of a new run say.
-struct Asked {
-    recipe: Recipe,
-    text: Text,
-    tokenizer: Tokenizer,
-    corpus: Corpus,
-    parent: Option<Parent>,
-}
-
-impl Asked {
-    /// The recipe and the text of a new run. `pages` are checked before there is a folder.
-    fn of(args: &NewRun, pages: Option<&PageFlags>) -> Result<Asked> {
-        let tokenizer = args.recipe.tokenizer.as_ref();
-        let parent = args.init_from.as_deref().map(|path| Parent::load(path, tokenizer));
-        let parent = parent.transpose()?;
-        let base = parent.as_ref().map_or_else(|| Preset::Tales.recipe(), |p| p.run.recipe.clone());
-        let mut recipe = args.recipe.recipe(&base);
-        recipe.check()?;
-        pages.map(|pages| pages.xray(0, recipe.steps)).transpose()?;
-        if let Some(parent) = &parent {
-            parent.check(&recipe, args)?;
-            recipe.tokenizer = base.tokenizer;
-        }
-        let text = Text::read(args.data.as_deref(), None)?;
-        let (tokenizer, corpus) = match &parent {
-            Some(parent) => (parent.run.tokenizer.clone(), parent.corpus(&text)?),
-            None => {
-                let tokenizer = recipe.tokenizer.make(&text.documents)?;
-                let corpus = text.corpus(&tokenizer).or_else(failed)?;
-                (tokenizer, corpus)
-            }
-        };
-        corpus.check(recipe.context).or_else(failed)?;
-        recipe.check_memory(tokenizer.vocab_size())?;
-        Ok(Asked { recipe, text, tokenizer, corpus, parent })
-    }
-
-    /// The run before its first step, with its text.
-    fn run(self) -> Result<(Run, Text, Corpus)> {
-        let Asked { recipe, text, tokenizer, corpus, parent } = self;
-        let mut run = Run::new(recipe, Some(text.source.clone()), tokenizer).or_else(usage)?;
-        if let Some(parent) = &parent {
-            run.init_from(&parent.run, &parent.name)?;
-        }
-        Ok((run, text, corpus))
-    }
-}
-
-/// A new run without a folder, with its text.
+/// The run before its first step, with its text, and without a folder.
 pub fn new_run(args: &NewRun) -> Result<(Run, Text, Corpus)> {
-    Asked::of(args, None)?.run()
+    let parent = args.init_from.as_deref();
+    let parent =
+        parent.map(|path| Parent::load(path, args.recipe.tokenizer.as_ref())).transpose()?;
+    let base = parent.as_ref().map_or_else(|| Preset::Tales.recipe(), |p| p.run.recipe.clone());
+    let mut recipe = args.recipe.recipe(&base);
+    recipe.check()?;
+    if let Some(parent) = &parent {
+        parent.check(&recipe, args)?;
+        recipe.tokenizer = base.tokenizer;
+    }
+    let text = Text::read(args.data.as_deref(), None)?;
+    let (tokenizer, corpus) = match &parent {
+        Some(parent) => (parent.run.tokenizer.clone(), parent.corpus(&text)?),
+        None => {
+            let tokenizer = recipe.tokenizer.make(&text.documents)?;
+            let corpus = text.corpus(&tokenizer).or_else(failed)?;
+            (tokenizer, corpus)
+        }
+    };
+    corpus.check(recipe.context).or_else(failed)?;
+    recipe.check_memory(tokenizer.vocab_size())?;
+    let mut run = Run::new(recipe, Some(text.source.clone()), tokenizer).or_else(usage)?;
+    if let Some(parent) = &parent {
+        run.init_from(&parent.run, &parent.name)?;
+    }
+    Ok((run, text, corpus))
 }
 
 /// A new run with its text and its folder.
@@ -234,14 +212,15 @@ pub fn fresh(
     pages: &PageFlags,
     ranks: &Ranks,
 ) -> Result<Beginning> {
-    let asked = Asked::of(args, Some(pages))?;
+    let (run, text, corpus) = new_run(args)?;
+    // Before there is a folder.
+    pages.xray(0, run.recipe.steps)?;
     let folder = match ranks.is_first() {
         true => Folder::fresh(out)?,
         false => Folder::of_rank_0(),
     };
     if ranks.is_first() {
-        asked.tokenizer.save(folder.tokenizer()).or_else(failed)?;
+        run.tokenizer.save(folder.tokenizer()).or_else(failed)?;
     }
-    let (run, text, corpus) = asked.run()?;
     Ok(Beginning { run, text, corpus, folder, file: None })
 }

@@ -3,10 +3,10 @@
 use crate::agree::Status;
 use crate::attention::AttentionLooks;
 use crate::checkpoints::Best;
-use crate::evaluate::spread;
 use crate::line::{Evaluation, Line};
 use crate::log::Log;
 use crate::progress::Progress;
+use crate::rescue::rescue;
 use crate::session::Session;
 use crate::signals::StopRequest;
 use crate::stop::{Result, failed};
@@ -42,15 +42,14 @@ pub fn train(
     progress: &mut Progress,
     request: &StopRequest,
 ) -> Result<()> {
-    let Session { run, corpus, folder, ranks, .. } = *session;
-    let held_out = spread(&corpus.windows(run.recipe.context));
+    let Session { run, folder, ranks, .. } = *session;
     let last = run.recipe.steps;
     // Before the first step. The checkpoint is saved first, so every folder with a log has one.
     let is_new = log.as_ref().is_some_and(|log| log.lines.is_empty());
     if session.step() == 0 && ranks.share(&is_new)[0] {
         let file = session.trainer.checkpoint();
         ranks.agree(file.map_or(Ok(()), |file| session.save(folder, file)))?;
-        let evaluation = session.evaluate(&held_out)?;
+        let evaluation = session.evaluate()?;
         progress.evaluation(&evaluation);
         let logged =
             log.as_mut().map_or(Ok(()), |log| log.write(folder, Line::Evaluation(evaluation)));
@@ -100,7 +99,7 @@ pub fn train(
             continue;
         }
         let norms = watch.map(|watch| watch.end(&ranks.share(&watch.norms).concat()));
-        let evaluation = evaluate.then(|| session.evaluate(&held_out)).transpose();
+        let evaluation = evaluate.then(|| session.evaluate()).transpose();
         let mut is_best = false;
         if let Ok(Some(evaluation @ Evaluation { step, val_loss, .. })) = &evaluation {
             progress.evaluation(evaluation);
@@ -133,7 +132,7 @@ pub fn train(
         };
         let recorded = match (session.trainer.checkpoint(), &mut log) {
             (Some(file), Some(log)) => {
-                record(&file, log).or_else(|stop| session.rescue(&file, log, stop))
+                record(&file, log).or_else(|stop| rescue(session, &file, log, stop))
             }
             _ => Ok(()),
         };

@@ -1,11 +1,10 @@
 //! Pages of training steps: `xray`, and `--xray` of a run.
 
 use crate::checkpoints::Which;
-use crate::cli::RUN;
+use crate::flags::RUN;
 use crate::folder::Folder;
 use crate::output::{note, say};
 use crate::ranks::Ranks;
-use crate::resume;
 use crate::run::Run;
 use crate::session::Session;
 use crate::stop::{OrFailed, Result, usage};
@@ -49,7 +48,7 @@ pub struct Xray {
 pub fn xray(args: &Xray) -> Result<()> {
     let folder = Folder::earlier(args.out.as_deref())?;
     let (run, file) = Run::load(&folder.checkpoint_of(args.checkpoint)?)?;
-    let (text, corpus) = resume::text_of(&run, &folder, args.data.as_deref())?;
+    let (text, corpus) = run.text(&folder, args.data.as_deref())?;
     let ranks = Ranks::alone();
     let mut session =
         Session::new(&run, (&text, &corpus), &folder, &ranks, false).or_else(usage)?;

@@ -4,7 +4,7 @@ use super::measure::{Limit, flops, maps};
 use crate::facts::{facts, processes};
 use crate::looks::{self, Start};
 use crate::presets::Preset;
-use crate::sample::{prompts, sentence_tokens};
+use crate::sample::prompts;
 use crate::session::Session;
 use crate::watch::Parts;
 use retrograd::prelude::*;
@@ -37,7 +37,7 @@ pub fn about(
     });
     let beginnings = text.beginnings();
     // Both are parts of the text, which has tokens.
-    let sentence = sentence_tokens(run, &beginnings[0], SENTENCE).unwrap_or_default();
+    let sentence = run.sentence(&beginnings[0], SENTENCE).unwrap_or_default();
     let prompt_text = prompts(run, &beginnings).swap_remove(0);
     let prompt = run.encode(&prompt_text).unwrap_or_else(|_| sentence.clone());
     let labels = sentence.iter().map(|&token| run.tokenizer.label(token)).collect();

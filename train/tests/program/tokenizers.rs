@@ -211,12 +211,12 @@ fn samples_follow_the_prompt_and_lost_text_has_no_bits_per_byte() {
 #[test]
 fn control_characters_are_printed_escaped() {
     let place = Place::new();
-    place.write("text", "\u{1b}[31m\r\n\tred ".repeat(100));
+    place.write("text", "\u{1b}[31m\r \n\tred ".repeat(100));
     let ended = place.run(&[SHORT, &["\u{1b}run", "--data", "text"]].concat());
-    let sample = ["sample", "--out", "\u{1b}run", "\u{1b}[31m\r\n\t", "--tokens", "40"];
+    let sample = ["sample", "--out", "\u{1b}run", "\u{1b}[31m\r \n\t", "--tokens", "40"];
     let (sample, missing) = (place.run(&sample), place.run(&["train", "--data", "\u{1b}[31m"]));
     let usage = place.run(&["train", "--steps", "\u{1b}[31m"]);
-    assert!(sample.out.starts_with("\\u{1b}[31m\\r\n\t"), "{sample:?}");
+    assert!(sample.out.starts_with("\\u{1b}[31m\\r \n\t"), "{sample:?}");
     let shown = r"\u{1b}";
     for (ended, said) in [(ended, shown), (sample, shown), (missing, shown), (usage, "--steps")] {
         let text = ended.out + &ended.err;
