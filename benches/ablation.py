@@ -1,4 +1,4 @@
-"""The parts of next_token's preset fast: each left out, and each alone, at equal training time.
+"""The parts of the preset fast: each left out, and each alone, at equal training time.
 
 usage: ablation.py TEXT [--seconds S] [--seeds N] [--threads N]
 
@@ -46,7 +46,7 @@ def flags(chosen):
 def run(args, chosen, steps, seed):
     """The held-out loss, and the times of the steps in milliseconds."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [PROGRAM, "--data", args.text, "--preset", "nanogpt-cpu", *flags(chosen)]
+        command = [PROGRAM, "train", "--data", args.text, "--preset", "nanogpt-cpu", *flags(chosen)]
         command += ["--steps", str(steps), "--seed", str(seed), "--threads", str(args.threads)]
         command += ["--eval-every", "1000000", "--quiet", "--out", folder + "/run"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

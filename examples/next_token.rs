@@ -11,9 +11,6 @@
 use retrograd::autograd::sharded;
 use retrograd::nn::attention::{HeadSizes, Incremental, Mask, Projections, Rope};
 use retrograd::nn::init::Init;
-use retrograd::nn::optim::{Muon, MuonConfig};
-use retrograd::nn::schedule::Schedule;
-use retrograd::nn::text::{Corpus, Documents, TextMetrics, Tokenizer};
 use retrograd::prelude::*;
 use std::error::Error;
 

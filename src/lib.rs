@@ -51,14 +51,17 @@ struct Guide;
 
 /// What most programs need.
 pub mod prelude {
-    pub use retrograd_autograd::{Backprop, Gradients, Var, grad, no_grad, with_threads};
-    pub use retrograd_nn::optim::{Adam, AdamConfig, AdamW, Optimizer, Sgd, SgdConfig};
+    pub use retrograd_autograd::{Backprop, Gradients, Var, grad, no_grad};
+    pub use retrograd_nn::checkpoint::Checkpoint;
+    pub use retrograd_nn::optim::{Adam, AdamConfig, AdamW, Group, Muon, MuonConfig};
+    pub use retrograd_nn::optim::{Optimizer, Sgd, SgdConfig};
+    pub use retrograd_nn::schedule::Schedule;
+    pub use retrograd_nn::text::{Corpus, Documents, TextMetrics, Tokenizer};
     pub use retrograd_nn::{
-        Activation, Block, CausalSelfAttention, CrossEntropy, Dropout, Embedding, Gpt, GptConfig,
-        Layer, LayerNorm, Linear, Mlp, Module, Param, Pass, Reduction, RmsNorm, Sampler,
-        Sequential, Visitor,
+        Activation, Block, CausalSelfAttention, Dropout, Embedding, Gpt, GptConfig, Layer,
+        LayerNorm, Linear, Mlp, Module, Param, Pass, RmsNorm, Sampler, Sequential, StateDict,
+        Visitor,
     };
-    pub use retrograd_tensor::random::Rng;
-    pub use retrograd_tensor::{Ellipsis, INFER, NewAxis, Shape, StepBy, Tensor};
-    pub use retrograd_tensor::{MatmulPrecision, with_matmul_precision};
+    pub use retrograd_study::{Summarize, XRay};
+    pub use retrograd_tensor::prelude::*;
 }

@@ -13,8 +13,7 @@ use retrograd_tensor::{Real, Tensor};
 /// [`Var::backward`] is the common case. The others:
 ///
 /// ```
-/// use retrograd_autograd::{Backprop, Var};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 ///
 /// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
 /// let h = x.square();
@@ -44,8 +43,7 @@ impl<'a, T: Real> Backprop<'a, T> {
     /// Starts from another variable, too, in the same pass.
     ///
     /// ```
-    /// # use retrograd_autograd::{Backprop, Var};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::scalar(3.0f32));
     /// let (y, z) = (x.square(), x.neg());
     /// let grads = Backprop::from(&y).and(&z).run(); // of y + z
@@ -97,8 +95,7 @@ impl<'a, T: Real> Backprop<'a, T> {
     /// As [`Backprop::run`].
     ///
     /// ```
-    /// # use retrograd_autograd::{Backprop, Var};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (w1, w2) = (Var::leaf(Tensor::scalar(3.0f32)), Var::leaf(Tensor::scalar(5.0)));
     /// let y = w1.square().mul(&w2);
     /// let mut found = Vec::new();
@@ -131,8 +128,7 @@ impl<T: Real> Var<T> {
     /// If this is not a scalar, not tracked, or the saved tensors of its graph were freed by an earlier pass.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let w = Var::leaf(Tensor::from([1.0f32, 2.0]));
     /// let grads = w.square().sum(..).backward();
     /// assert_eq!(grads.get(&w).unwrap().to_vec(), [2.0, 4.0]);
@@ -157,8 +153,7 @@ impl<T: Real> Var<T> {
 /// not depend on an input. What the operations saved is kept.
 ///
 /// ```
-/// use retrograd_autograd::{Var, grad};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 /// let x = Var::leaf(Tensor::scalar(3.0f64));
 /// let y = x.powf(3.0);
 /// let dy = grad(&[(&y, None)], &[&x])[0].clone().unwrap();

@@ -33,8 +33,8 @@ use retrograd_tensor::Tensor;
 /// (other points are visited in between, so nothing may be left over from them).
 ///
 /// ```
-/// use retrograd_autograd::{Var, check::{Check, gradcheck}};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::autograd::check::{Check, gradcheck};
+/// use retrograd::prelude::*;
 ///
 /// let a = Var::leaf(Tensor::from([[1.0f64, 2.0], [3.0, 4.0]]));
 /// let b = Var::leaf(Tensor::from([0.5f64, -0.5]));
@@ -74,8 +74,8 @@ fn first_order<F: Fn(&[Var<f64>]) -> Var<f64> + ?Sized>(
 /// the backward pass is recorded or not, to 1e-12 of its largest element (and 1e-14).
 ///
 /// ```
-/// use retrograd_autograd::{Var, check::{Check, gradgradcheck}};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::autograd::check::{Check, gradgradcheck};
+/// use retrograd::prelude::*;
 /// let x = Var::leaf(Tensor::from([0.3f64, -1.2, 0.8]));
 /// gradgradcheck(|x| x[0].softmax(0), &[x], &Check::default()).unwrap();
 /// ```

@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// the shapes of their results, leaves as ellipses. `dot -Tsvg` draws it.
 ///
 /// ```
-/// use retrograd_autograd::{Var, to_dot};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::autograd::to_dot;
+/// use retrograd::prelude::*;
 /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
 /// let dot = to_dot(&[&x.exp().sum(..)]);
 /// assert!(dot.contains("label=\"exp\\n[2, 3]\""));

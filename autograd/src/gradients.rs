@@ -23,8 +23,8 @@ pub struct Gradients<T: Real = f32> {
 /// module.
 ///
 /// ```
-/// use retrograd_autograd::{GradientKey, Id, Var};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::autograd::{GradientKey, Id};
+/// use retrograd::prelude::*;
 ///
 /// struct Weight(Var);
 ///
@@ -73,8 +73,7 @@ impl<T: Real> Gradients<T> {
     /// `None` if the pass did not reach it.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (x, y) = (Var::leaf(Tensor::scalar(3.0f32)), Var::leaf(Tensor::scalar(1.0)));
     /// let grads = x.square().backward();
     /// assert_eq!(grads.get(&x).unwrap().item(), 6.0);
@@ -112,8 +111,7 @@ impl<T: Real> Gradients<T> {
     /// Adds the gradients of another pass: gradient accumulation.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::scalar(3.0f32));
     /// let mut grads = x.square().backward();
     /// grads.accumulate(x.neg().backward());
@@ -193,8 +191,7 @@ impl<T: Real> Gradients<T> {
     /// If `max` is negative or NaN.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([3.0f32, 4.0]));
     /// let mut grads = (&x * &x).sum(..).backward(); // [6, 8]
     /// assert_eq!(grads.clip_norm(1.0), 10.0);
@@ -237,8 +234,7 @@ impl<T: Real> Gradients<T> {
     /// [`Gradients::clip_norm`], which tests all of them.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (x, y) = (Var::leaf(Tensor::scalar(0.0f32)), Var::leaf(Tensor::scalar(1.0)));
     /// let grads = (x.sqrt() + &y).backward();
     /// assert_eq!(grads.not_finite(), [x.id().unwrap()]);
@@ -268,7 +264,7 @@ impl<T: Real> FromIterator<(Id, Tensor<T>)> for Gradients<T> {
 /// there is one. It neither overflows nor vanishes where the result does not.
 ///
 /// ```
-/// assert_eq!(retrograd_autograd::norm_of_parts(&[3.0, 4.0]), 5.0);
+/// assert_eq!(retrograd::autograd::norm_of_parts(&[3.0, 4.0]), 5.0);
 /// ```
 pub fn norm_of_parts(norms: &[f64]) -> f64 {
     if let Some(&norm) = norms.iter().find(|n| !n.is_finite()) {

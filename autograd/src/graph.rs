@@ -40,8 +40,7 @@ impl Id {
 /// implicitly: [`Var::value`] and [`Var::detach`] do so by name.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 ///
 /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
 /// let y = x.square().sum(..);

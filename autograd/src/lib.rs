@@ -1,8 +1,7 @@
 //! Reverse-mode automatic differentiation of tensors, to any order.
 //!
 //! ```
-//! use retrograd_autograd::Var;
-//! use retrograd_tensor::Tensor;
+//! use retrograd::prelude::*;
 //!
 //! let w = Var::leaf(Tensor::from([0.5f32, -1.0]));
 //! let x = Var::constant(Tensor::from([[1.0, 2.0], [3.0, 4.0]]));

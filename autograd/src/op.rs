@@ -65,8 +65,8 @@ impl<T: Real> Var<T> {
     /// which is 0 where a result was not used.
     ///
     /// ```
-    /// use retrograd_autograd::{InputGrads, Op, Var};
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::autograd::{InputGrads, Op};
+    /// use retrograd::prelude::*;
     ///
     /// static SPLIT_FIRST: Op = Op::new("split_first", &["x"]);
     ///
@@ -114,8 +114,8 @@ impl<T: Real> Var<T> {
     /// [`Var::from_op`] of any number of inputs: `record` gets them as a list.
     ///
     /// ```
-    /// use retrograd_autograd::{InputGrads, Op, Var};
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::autograd::{InputGrads, Op};
+    /// use retrograd::prelude::*;
     ///
     /// static SUM_OF: Op = Op::new("sum_of", &["x.."]);
     ///
@@ -188,8 +188,8 @@ impl<T: Real> Var<T> {
 /// definition. [`check::definition`](crate::check::definition) compares the two.
 ///
 /// ```
-/// use retrograd_autograd::{Cx, Fused, InputGrads, Op, Slot, Var, check, grad};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::autograd::{Cx, Fused, InputGrads, Op, Slot, check};
+/// use retrograd::prelude::*;
 ///
 /// static SCALED_EXP: Op = Op::new("scaled_exp", &["x", "w"]);
 ///
@@ -371,8 +371,8 @@ impl<T: Real> Cx<'_, T> {
     /// If the value was not saved.
     ///
     /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var, grad};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::autograd::{InputGrads, Op};
+    /// use retrograd::prelude::*;
     /// static SQUARE: Op = Op::new("square", &["x"]);
     /// let x = Var::leaf(Tensor::scalar(3.0f32));
     /// let y = Var::from_op(&SQUARE, x.value().square(), [&x], |[x]| {
@@ -411,8 +411,8 @@ impl<T: Real> Cx<'_, T> {
     /// If the operation has several results.
     ///
     /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var, grad};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::autograd::{InputGrads, Op};
+    /// use retrograd::prelude::*;
     /// static EXP: Op = Op::new("exp", &["x"]);
     /// let x = Var::leaf(Tensor::scalar(0.0f32));
     /// let exp = x.value().exp();
@@ -470,8 +470,8 @@ impl<T: Real> Cx<'_, T> {
 /// Whether an operation on these inputs is recorded: gradients are enabled, and one is tracked.
 ///
 /// ```
-/// use retrograd_autograd::{Var, is_recorded, no_grad};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::autograd::is_recorded;
+/// use retrograd::prelude::*;
 /// let x = Var::leaf(Tensor::scalar(1.0f32));
 /// assert!(is_recorded(&[Some(&x), None]));
 /// assert!(!is_recorded(&[Some(&x.detach())]));

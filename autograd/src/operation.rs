@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// An operation: one `static` for each, to which the nodes of all its calls refer.
 ///
 /// ```
-/// use retrograd_autograd::{InputGrads, Op, Var};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::autograd::{InputGrads, Op};
+/// use retrograd::prelude::*;
 ///
 /// static TIMES_SQUARE: Op = Op::new("times_square", &["a", "b"])
 ///     .formula("y = a · b²", "da = g · b²\ndb = g · 2 · a · b");

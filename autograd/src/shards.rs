@@ -28,8 +28,8 @@ use retrograd_tensor::{Real, par};
 /// parts and not on threads. Every part is computed in the [`settings`](retrograd_tensor::settings) of the caller.
 ///
 /// ```
-/// use retrograd_autograd::{Var, sharded};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::autograd::sharded;
+/// use retrograd::prelude::*;
 ///
 /// let w = Var::leaf(Tensor::from([2.0f32, -1.0]));
 /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]);
@@ -84,7 +84,7 @@ pub fn sharded<T: Real>(
 /// The weights of the means of the parts of a batch, see [`sharded`]; 0 for a part that is not computed.
 ///
 /// ```
-/// use retrograd_autograd::shard_weights;
+/// use retrograd::autograd::shard_weights;
 /// assert_eq!(shard_weights(&[3, 0, 1]), [0.75, 0.0, 0.25]);
 /// assert_eq!(shard_weights(&[0, 0]), [0.5, 0.5]);
 /// ```
@@ -104,7 +104,7 @@ pub fn shard_weights(counts: &[usize]) -> Vec<f64> {
 /// items; and sums of 2, 4, 8, .. items that begin at a multiple of this number can be computed apart.
 ///
 /// ```
-/// use retrograd_autograd::pairwise_sum;
+/// use retrograd::autograd::pairwise_sum;
 /// let items = ["a", "b", "c"].map(|x| Some(x.to_string()));
 /// let sum = pairwise_sum(items.to_vec(), |x, y| format!("({x}+{y})"));
 /// assert_eq!(sum.unwrap(), "((a+b)+c)");

@@ -30,8 +30,7 @@ impl<T: Real> Var<T> {
     /// The value. Operations on it are not recorded.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
     /// let mean: Tensor = x.value().mean(..); // a tensor, which is not recorded
     /// assert_eq!(mean.item(), 1.5);
@@ -73,8 +72,7 @@ impl<T: Real> Var<T> {
     /// The same value as a constant. No gradient is propagated through it.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::scalar(3.0f32));
     /// let y = &x * &x.detach(); // the second factor is a constant
     /// assert_eq!(y.backward().get(&x).unwrap().item(), 3.0);
@@ -114,8 +112,7 @@ impl<T: Real> Var<T> {
     /// If this is not a leaf or the shape differs.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let w = Var::leaf(Tensor::scalar(1.0f32));
     /// let step = w.with_value(Tensor::scalar(0.9));
     /// assert_eq!((step.id(), step.item()), (w.id(), 0.9));
@@ -135,8 +132,7 @@ impl<T: Real> Var<T> {
     /// or another variable shares it.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let mut w = Var::leaf(Tensor::from([1.0f32, 2.0]));
     /// let y = w.square();
     /// w.leaf_value_mut().add_assign(&Tensor::from([10.0, 10.0]));
@@ -160,8 +156,7 @@ impl<T: Real> From<Tensor<T>> for Var<T> {
 /// The value, and `leaf` or the operation that computed it. A precision, as in `{:.2}`, applies to the value.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 /// let x = Var::leaf(Tensor::scalar(2.0f32));
 /// assert_eq!(format!("{x}"), "tensor(2.) leaf");
 /// assert_eq!(format!("{}", x.square()), "tensor(4.) from square");
@@ -196,8 +191,7 @@ impl<T: Real> fmt::Debug for Var<T> {
 /// batches are evaluated by `par_iter`, `no_grad` belongs inside the closure that is given to it.
 ///
 /// ```
-/// use retrograd_autograd::{Var, no_grad, with_threads};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 /// let x = Var::leaf(Tensor::scalar(2.0f32));
 /// assert!(!no_grad(|| x.exp()).is_tracked());
 /// assert!(!no_grad(|| with_threads(2, || x.exp())).is_tracked());

@@ -2,9 +2,9 @@
 //! step that a model of them predicts for other networks and numbers of processes.
 //!
 //! ```text
-//! cargo build --release --features mpi --example next_token
+//! cargo build --release -p retrograd-train
 //! cargo build --release --features mpi -p retrograd-distributed --example collectives
-//! target/release/examples/next_token --preset nanogpt-cpu --threads 1 --out alone
+//! target/release/retrograd train --preset nanogpt-cpu --threads 1 --out alone
 //! mpiexec -n 4 target/release/examples/collectives --run alone
 //! ```
 //!
@@ -26,7 +26,7 @@ use std::time::Instant;
 /// Times collective operations on the processes that mpiexec started, and predicts training steps.
 #[derive(Parser)]
 struct Args {
-    /// The folder of a finished run of next_token by one process with one thread: predict its step on
+    /// The folder of a finished run of `retrograd` by one process with one thread: predict its step on
     /// other networks
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,

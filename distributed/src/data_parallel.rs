@@ -9,6 +9,7 @@ use crate::tree::shards_of;
 use retrograd_autograd::observe::shards_ended;
 use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights, sharded};
 use retrograd_nn::optim::Optimizer;
+use retrograd_nn::training::Strategy;
 use retrograd_nn::{ConfigError, Module, Param, StateDict};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::kernels::gemm::arithmetic;
@@ -32,10 +33,7 @@ use std::{fmt, thread};
 ///
 /// ```
 /// use retrograd::distributed::{DataParallel, Local};
-/// use retrograd::nn::optim::{Sgd, SgdConfig};
-/// use retrograd::nn::{Layer, Linear, Pass};
-/// use retrograd::autograd::Var;
-/// use retrograd::tensor::{Tensor, random::Rng};
+/// use retrograd::prelude::*;
 /// use std::{sync::Arc, thread};
 ///
 /// /// A step on four shards of a sample each; the new weight.
@@ -96,12 +94,11 @@ impl<T: Real> DataParallel<T> {
     /// Sets how gradients are added.
     ///
     /// ```
-    /// # use retrograd::nn::Linear;
-    /// # use retrograd::distributed::{DataParallel, Local, GradientSum};
-    /// # use retrograd::tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// use retrograd::distributed::{DataParallel, GradientSum, Local};
+    /// use retrograd::prelude::*;
+    /// use std::sync::Arc;
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
     /// let parallel = DataParallel::new(&model, Arc::new(rank));
     /// let parallel = parallel.with_reduction(GradientSum::AllReduce);
     /// ```
@@ -113,12 +110,11 @@ impl<T: Real> DataParallel<T> {
     /// The parameters of this rank. There may be none.
     ///
     /// ```
-    /// # use retrograd::nn::{Linear, Module};
-    /// # use retrograd::distributed::{DataParallel, Local};
-    /// # use retrograd::tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// use retrograd::distributed::{DataParallel, Local};
+    /// use retrograd::prelude::*;
+    /// use std::sync::Arc;
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
     /// let parallel = DataParallel::new(&model, Arc::new(rank));
     /// let names: Vec<String> = parallel.owned().named_parameters().into_iter().map(|p| p.0).collect();
     /// assert_eq!(names, ["weight", "bias"]); // all, because there is one rank
@@ -248,12 +244,11 @@ impl<T: Real> DataParallel<T> {
     /// If `max` is negative or NaN.
     ///
     /// ```
-    /// # use retrograd::nn::Linear;
-    /// # use retrograd::distributed::{DataParallel, Local};
-    /// # use retrograd::tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// use retrograd::distributed::{DataParallel, Local};
+    /// use retrograd::prelude::*;
+    /// use std::sync::Arc;
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
     /// let parallel = DataParallel::new(&model, Arc::new(rank));
     /// let mut grads = model.weight.to_var().sum(..).backward(); // six ones
     /// assert_eq!(parallel.clip_norm(&mut grads, 1.0), 6f64.sqrt());
@@ -344,13 +339,11 @@ impl<T: Real> DataParallel<T> {
     /// The state of an optimiser on one process, given the part of each rank: at rank 0; `None` at others.
     ///
     /// ```
-    /// # use retrograd::nn::Linear;
-    /// # use retrograd::nn::optim::{Optimizer, Sgd, SgdConfig};
-    /// # use retrograd::distributed::{DataParallel, Local};
-    /// # use retrograd::tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// use retrograd::distributed::{DataParallel, Local};
+    /// use retrograd::prelude::*;
+    /// use std::sync::Arc;
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
     /// let parallel = DataParallel::new(&model, Arc::new(rank));
     /// let sgd = Sgd::new(&parallel.owned(), SgdConfig::default()).unwrap();
     /// let whole = parallel.gather_state(&sgd.state_dict()).expect("this is rank 0");
@@ -397,13 +390,11 @@ impl<T: Real> DataParallel<T> {
     /// unknown parameters, for which its optimiser reports an error.
     ///
     /// ```
-    /// # use retrograd::nn::Linear;
-    /// # use retrograd::nn::optim::{Optimizer, Sgd, SgdConfig};
-    /// # use retrograd::distributed::{DataParallel, Local};
-    /// # use retrograd::tensor::random::Rng;
-    /// # use std::sync::Arc;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// use retrograd::distributed::{DataParallel, Local};
+    /// use retrograd::prelude::*;
+    /// use std::sync::Arc;
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
     /// let parallel = DataParallel::new(&model, Arc::new(rank));
     /// let mut sgd = Sgd::new(&parallel.owned(), SgdConfig::default()).unwrap();
     /// let saved = sgd.state_dict();
@@ -422,6 +413,40 @@ impl<T: Real> DataParallel<T> {
         };
         let entries = whole.iter().filter(|(name, _)| is_mine(name));
         entries.map(|(name, x)| (name.clone(), x.clone())).collect()
+    }
+}
+
+impl Strategy for DataParallel {
+    fn rank(&self) -> (usize, usize) {
+        (self.comm.rank(), self.comm.size())
+    }
+
+    fn gradients(
+        &self,
+        counts: &[usize],
+        loss: &(dyn Fn(usize) -> Var + Send + Sync),
+    ) -> (f32, Gradients) {
+        self.gradients(counts, loss)
+    }
+
+    fn clip_norm(&self, grads: &mut Gradients, max: f64) -> f64 {
+        self.clip_norm(grads, max)
+    }
+
+    fn share_parameters(&self) {
+        self.share_parameters();
+    }
+
+    fn all_gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+        self.comm.all_gather_bytes(mine)
+    }
+
+    fn gather_state(&self, mine: &StateDict) -> Option<StateDict> {
+        self.gather_state(mine)
+    }
+
+    fn own_state(&self, whole: &StateDict) -> StateDict {
+        self.own_state(whole)
     }
 }
 

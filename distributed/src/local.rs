@@ -52,7 +52,7 @@ impl Local {
     /// All ranks of a group of `size`.
     ///
     /// ```
-    /// # use retrograd::distributed::{Communicator, Local};
+    /// use retrograd::distributed::{Communicator, Local};
     /// let ranks = Local::group(3);
     /// assert_eq!((ranks[2].rank(), ranks[2].size()), (2, 3));
     /// ```

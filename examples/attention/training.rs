@@ -1,6 +1,5 @@
 //! The loop that trains both models.
 
-use retrograd::nn::schedule::Schedule;
 use retrograd::prelude::*;
 use std::error::Error;
 

@@ -45,7 +45,7 @@ impl Activation {
     /// The operation as a value; `None` for the identity.
     ///
     /// ```
-    /// use retrograd_nn::Activation;
+    /// use retrograd::prelude::*;
     /// assert_eq!(Activation::Silu.function::<f32>().unwrap().name(), "silu");
     /// ```
     pub fn function<T: Real>(self) -> Option<PointwiseFn<T>> {

@@ -47,8 +47,7 @@ const KEY: &str = "retrograd";
 /// A checkpoint: tensors by name, and notes by name.
 ///
 /// ```
-/// use retrograd_nn::{Linear, Module, checkpoint::Checkpoint};
-/// use retrograd_tensor::random::Rng;
+/// use retrograd::prelude::*;
 ///
 /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
 /// let mut checkpoint = Checkpoint::new();
@@ -60,7 +59,7 @@ const KEY: &str = "retrograd";
 /// let checkpoint = Checkpoint::load(&path).unwrap();
 /// model.load_state_dict(&checkpoint.get("model").unwrap()).unwrap();
 /// assert_eq!(checkpoint.read_note::<u64>("step").unwrap(), 17);
-/// # std::fs::remove_file(&path).unwrap();
+/// std::fs::remove_file(&path).unwrap();
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint {
@@ -111,16 +110,16 @@ impl Checkpoint {
     /// of GPT-2, nanoGPT and Llama.
     ///
     /// ```no_run
-    /// use retrograd_nn::{Module, checkpoint::Checkpoint, pretrained};
-    /// # use retrograd_nn::Gpt;
-    /// # fn load(model: &Gpt, path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+    /// use retrograd::nn::pretrained;
+    /// use retrograd::prelude::*;
+    /// fn load(model: &Gpt, path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
     /// let file = Checkpoint::load(path)?;
     /// // Without the prefix that torch.compile adds:
     /// model.load_state_dict(&file.get("_orig_mod")?)?;
     /// // The weights of GPT-2, whose linear layers store `[inputs, outputs]`:
     /// model.load_state_dict(&pretrained::gpt2().import(&file)?)?;
-    /// # Ok(())
-    /// # }
+    /// Ok(())
+    /// }
     /// ```
     ///
     /// A weight that has to be transposed and is square, as that of `attn.c_proj` of GPT-2, has the
@@ -190,8 +189,8 @@ impl Checkpoint {
     /// reserved name `__metadata__`, or names and notes take more than the 100 MB that readers of
     /// safetensors accept; or there are [unsupported](Checkpoint::unsupported) tensors, which would
     /// be lost.
-    pub fn save(&self, path: &Path) -> Result<(), CheckpointError> {
-        self.write(path, || self.header())
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), CheckpointError> {
+        self.write(path.as_ref(), || self.header())
     }
 
     /// Writes a file for other programs, as `safetensors.torch.save_file(tensors, path, metadata)`
@@ -199,23 +198,22 @@ impl Checkpoint {
     /// is no string is written as its text in JSON.
     ///
     /// ```
-    /// # use retrograd_nn::{Linear, Module, checkpoint::Checkpoint};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let path = std::env::temp_dir().join(format!("doc-plain-{}", std::process::id()));
+    /// use retrograd::prelude::*;
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let path = std::env::temp_dir().join(format!("doc-plain-{}", std::process::id()));
     /// let mut file = Checkpoint::new();
     /// file.put("", &model.state_dict());
     /// file.note("format", &"pt"); // Hugging Face's transformers require this entry
     /// file.save_plain(&path).unwrap();
     /// assert_eq!(Checkpoint::load(&path).unwrap().read_note::<String>("format").unwrap(), "pt");
-    /// # std::fs::remove_file(&path).unwrap();
+    /// std::fs::remove_file(&path).unwrap();
     /// ```
     ///
     /// # Errors
     /// As [`Checkpoint::save`], or if a note has the name `retrograd`, which marks files of
     /// [`Checkpoint::save`].
-    pub fn save_plain(&self, path: &Path) -> Result<(), CheckpointError> {
-        self.write(path, || self.plain_header())
+    pub fn save_plain(&self, path: impl AsRef<Path>) -> Result<(), CheckpointError> {
+        self.write(path.as_ref(), || self.plain_header())
     }
 
     fn write(
@@ -245,7 +243,7 @@ impl Checkpoint {
     /// If it cannot be read, is no safetensors file, is damaged, or is of a later version; or
     /// if there is no memory for one of its tensors. That a tensor is
     /// [unsupported](Checkpoint::unsupported) is an error only in [`Checkpoint::get`].
-    pub fn load(path: &Path) -> Result<Checkpoint, CheckpointError> {
+    pub fn load(path: impl AsRef<Path>) -> Result<Checkpoint, CheckpointError> {
         Checkpoint::load_filtered(path, |_| true)
     }
 
@@ -254,12 +252,10 @@ impl Checkpoint {
     /// [`Checkpoint::load`].
     ///
     /// ```
-    /// # use retrograd_nn::{Linear, Module, checkpoint::Checkpoint};
-    /// # use retrograd_nn::optim::{Adam, Optimizer};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// # let optimizer = Adam::new(&model, Default::default()).unwrap();
-    /// # let path = std::env::temp_dir().join(format!("doc-filter-{}", std::process::id()));
+    /// use retrograd::prelude::*;
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let optimizer = Adam::new(&model, Default::default()).unwrap();
+    /// let path = std::env::temp_dir().join(format!("doc-filter-{}", std::process::id()));
     /// let mut checkpoint = Checkpoint::new();
     /// checkpoint.put("model", &model.state_dict());
     /// checkpoint.put("optimizer", &optimizer.state_dict());
@@ -269,15 +265,19 @@ impl Checkpoint {
     /// let file = Checkpoint::load_filtered(&path, |name| name.starts_with("model.")).unwrap();
     /// assert_eq!(file.tensors.keys().collect::<Vec<_>>(), ["model.bias", "model.weight"]);
     /// model.load_state_dict(&file.get("model").unwrap()).unwrap();
-    /// # std::fs::remove_file(&path).unwrap();
+    /// std::fs::remove_file(&path).unwrap();
     /// ```
     ///
     /// # Errors
     /// As [`Checkpoint::load`].
     pub fn load_filtered(
-        path: &Path,
+        path: impl AsRef<Path>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<Checkpoint, CheckpointError> {
+        Checkpoint::read(path.as_ref(), &wanted)
+    }
+
+    fn read(path: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<Checkpoint, CheckpointError> {
         let mut file = Reader::open(path)?;
         let header::Header { parts, metadata } = std::mem::take(&mut file.header);
         let damaged = || CheckpointError::Damaged(path.into());

@@ -26,9 +26,7 @@ impl Dropout {
     /// If `p` is not in `[0, 1]`.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Dropout, Layer, Pass};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::constant(Tensor::<f32>::ones([100]));
     /// let dropout = Dropout::new(0.5);
     /// assert_eq!(dropout.forward(&x, &mut Pass::eval()).value(), x.value());

@@ -15,8 +15,8 @@ use retrograd_tensor::{Real, Tensor};
 /// `get_ema_multi_avg_fn` in PyTorch.
 ///
 /// ```
-/// use retrograd_nn::{Ema, Linear, Module};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::Ema;
+/// use retrograd::prelude::*;
 ///
 /// let model = Linear::<f32>::without_bias(1, 1, &mut Rng::new(1));
 /// model.weight.set(Tensor::from([[0.0]]));
@@ -55,10 +55,10 @@ impl<T: Real> Ema<T> {
     /// Limits the decay of early updates.
     ///
     /// ```
-    /// # use retrograd_nn::{Ema, Linear};
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// # let model = Linear::<f64>::without_bias(1, 1, &mut Rng::new(1));
-    /// # model.weight.set(Tensor::from([[0.0]]));
+    /// use retrograd::nn::Ema;
+    /// use retrograd::prelude::*;
+    /// let model = Linear::<f64>::without_bias(1, 1, &mut Rng::new(1));
+    /// model.weight.set(Tensor::from([[0.0]]));
     /// let mut ema = Ema::new(&model, 0.999).unwrap().with_warmup();
     /// model.weight.set(Tensor::from([[10.0]]));
     /// ema.update(); // d = 1 / 10

@@ -36,9 +36,7 @@ impl<T: Real> Embedding<T> {
     /// If an index is outside the table.
     ///
     /// ```
-    /// # use retrograd_nn::Embedding;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let table = Embedding::<f32>::new(10, 4, &mut Rng::new(1));
     /// let y = table.forward(&Tensor::from([[3i64, 7, 3]]));
     /// assert_eq!(*y.shape(), [1, 3, 4]);

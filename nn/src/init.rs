@@ -57,8 +57,8 @@ pub enum Init {
 /// Radford et al. 2019.
 ///
 /// ```
-/// # use retrograd_tensor::random::Rng;
-/// use retrograd_nn::init::gpt2_residual;
+/// use retrograd::nn::init::gpt2_residual;
+/// use retrograd::prelude::*;
 /// let x = gpt2_residual(8).sample::<f64>([10_000], &mut Rng::new(1));
 /// assert!((x.std(.., 1).item() - 0.02 / 4.0).abs() < 1e-3); // 0.02 / √(2 · 8)
 /// ```
@@ -76,8 +76,8 @@ impl Init {
     /// tensor has fewer than two axes; if there is no memory for such a tensor.
     ///
     /// ```
-    /// # use retrograd_nn::init::Init;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::init::Init;
+    /// use retrograd::prelude::*;
     /// let x = Init::Constant(0.5).sample::<f32>([2], &mut Rng::new(1));
     /// assert_eq!(x.to_vec(), [0.5, 0.5]);
     /// ```

@@ -5,9 +5,7 @@
 //! a [`Pass`], which is either training with a seed, or evaluation.
 //!
 //! ```
-//! use retrograd_autograd::Var;
-//! use retrograd_nn::{Layer, Linear, Module, Pass, optim::{AdamW, Optimizer}};
-//! use retrograd_tensor::{Tensor, random::Rng};
+//! use retrograd::prelude::*;
 //!
 //! let mut rng = Rng::new(0);
 //! let model = Linear::<f32>::new(3, 1, &mut rng);
@@ -32,7 +30,7 @@
 //! | attention | [`attention`]: one function, masks and biases, and a module for each variant |
 //! | a language model from parts | [`Gpt`], [`GptConfig`], [`AttentionKind`], [`Block`], [`CausalAttention`], [`FeedForward`], [`Sampler`] |
 //! | encoders and decoders | [`TransformerEncoderLayer`], [`TransformerDecoderLayer`] |
-//! | training | [`optim`], [`schedule`], [`LrRangeTest`], [`Ema`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
+//! | training | [`Trainer`](training::Trainer), [`optim`], [`schedule`], [`LrRangeTest`], [`Ema`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
 //! | text | [`text`]: tokenizers, corpora, batches, packed documents, bits per byte |
 //! | files | [`checkpoint`]: tensors and notes in safetensors; [`npy`]: NumPy's format, and with the feature `npz` its archives |
 //! | weights of other programs | [`pretrained`]: GPT-2, nanoGPT and Llama; [`StateMap`] for others |
@@ -66,6 +64,7 @@ mod state_map;
 pub mod testing;
 pub mod text;
 pub mod torch_init;
+pub mod training;
 mod transformer;
 
 pub use activation::Activation;

@@ -40,10 +40,7 @@ impl<T: Real> Linear<T> {
     /// If there is no memory for so many weights.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Linear, Pass};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let layer = Linear::<f32>::without_bias(3, 2, &mut Rng::new(1));
     /// layer.weight.set(Tensor::from([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]));
     /// let x = Var::constant(Tensor::from([1.0, 2.0, 3.0]));
@@ -69,8 +66,7 @@ impl<T: Real> Linear<T> {
     /// A layer without a bias whose weight is shared with another module.
     ///
     /// ```
-    /// # use retrograd_nn::{Embedding, Linear};
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let table = Embedding::<f32>::new(10, 4, &mut Rng::new(1));
     /// let head = Linear::tied(&table.weight);
     /// assert_eq!(head.weight.id(), table.weight.id());

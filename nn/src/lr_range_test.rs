@@ -14,9 +14,8 @@ use std::ops::RangeInclusive;
 /// large, and rises where it is too large.
 ///
 /// ```
-/// use retrograd_nn::optim::{Sgd, SgdConfig};
-/// use retrograd_nn::{Linear, LrRangeTest};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::LrRangeTest;
+/// use retrograd::prelude::*;
 ///
 /// let model = Linear::<f32>::without_bias(1, 1, &mut Rng::new(1));
 /// model.weight.set(Tensor::from([[1.0]]));
@@ -125,7 +124,7 @@ impl LrRangeTest {
     /// never falls. A rate between a third of it and itself is a good peak for a schedule.
     ///
     /// ```
-    /// # use retrograd_nn::LrRangeTest;
+    /// use retrograd::nn::LrRangeTest;
     /// let points = vec![(0.001, 1.0), (0.01, 1.0), (0.1, 0.2), (1.0, 0.1), (10.0, 9.0)];
     /// assert_eq!(LrRangeTest { points }.suggestion(), Some(0.1));
     /// assert_eq!(LrRangeTest { points: vec![(0.1, 1.0), (1.0, 2.0)] }.suggestion(), None);

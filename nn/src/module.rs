@@ -22,7 +22,7 @@ use std::ptr::from_ref;
 /// time.
 ///
 /// ```
-/// use retrograd_nn::{Linear, Module, Param, Visitor};
+/// use retrograd::prelude::*;
 ///
 /// struct Scaled {
 ///     scale: Param,
@@ -92,9 +92,7 @@ pub trait Module<T: Real = f32>: Send + Sync {
     /// a tied parameter under its first name.
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_nn::{Layer, Linear, Module, Pass};
-    /// use retrograd_tensor::{Tensor, random::Rng};
+    /// use retrograd::prelude::*;
     ///
     /// let model = Linear::<f32>::new(2, 1, &mut Rng::new(1));
     /// let x = Var::constant(Tensor::from([[1.0, f32::INFINITY]]));
@@ -114,8 +112,7 @@ pub trait Module<T: Real = f32>: Send + Sync {
     /// empty. A level of names that is no module ([`Visitor::scope`]) is not listed.
     ///
     /// ```
-    /// use retrograd_nn::{Activation, Linear, Module, Sequential};
-    /// use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     ///
     /// let rng = &mut Rng::new(1);
     /// let model = Sequential::<f32>::new().then(Linear::new(4, 1, rng)).then(Activation::Relu);
@@ -139,9 +136,7 @@ pub trait Module<T: Real = f32>: Send + Sync {
     /// your own call. Records and summaries of the study crate know its operations and its output then.
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_nn::{Layer, Linear, Module, Pass, Visitor};
-    /// use retrograd_tensor::{Tensor, random::Rng};
+    /// use retrograd::prelude::*;
     ///
     /// struct Residual(Linear);
     ///
@@ -400,8 +395,7 @@ impl<T: Real> Visitor<'_, T> {
     /// Calls `f` with `name` appended to the path: a level of names that is not a module.
     ///
     /// ```
-    /// # use retrograd_nn::{Module, Param, Visitor};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// struct Scale {
     ///     gain: Param<f32>,
     /// }
@@ -431,10 +425,7 @@ impl<T: Real> Sequential<T> {
     /// No layers: the identity.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Linear, Pass, Sequential};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let rng = &mut Rng::new(1);
     /// let model = Sequential::<f32>::new().then(Linear::new(4, 8, rng)).then(Linear::new(8, 2, rng));
     /// let y = model.forward(&Var::constant(Tensor::ones([3, 4])), &mut Pass::eval());

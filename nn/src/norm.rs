@@ -33,9 +33,7 @@ impl<T: Real> LayerNorm<T> {
     /// A layer with a bias.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, LayerNorm, Pass};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let norm = LayerNorm::<f32>::new(2);
     /// let y = norm.forward(&Var::constant(Tensor::from([1.0, 3.0])), &mut Pass::eval());
     /// assert!((y.value().at(&[1]) - 1.0).abs() < 1e-4);
@@ -59,9 +57,7 @@ impl<T: Real> LayerNorm<T> {
     /// If there is no axis.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, LayerNorm, Pass};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let norm = LayerNorm::<f32>::over(&[2, 2]);
     /// let x = Var::constant(Tensor::from([[1.0, 1.0], [1.0, 5.0]]));
     /// let y = norm.forward(&x, &mut Pass::eval());
@@ -112,9 +108,7 @@ impl<T: Real> RmsNorm<T> {
     /// A layer for an axis of this width.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Pass, RmsNorm};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let norm = RmsNorm::<f32>::new(2);
     /// let y = norm.forward(&Var::constant(Tensor::from([3.0, 3.0])), &mut Pass::eval());
     /// assert!((y.value().at(&[0]) - 1.0).abs() < 1e-4);

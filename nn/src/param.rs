@@ -88,8 +88,7 @@ impl<T: Real> Param<T> {
     /// Within [`Param::update`] of this parameter.
     ///
     /// ```
-    /// # use retrograd_nn::Param;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
     /// let grads = w.to_var().square().sum(..).backward();
     /// assert_eq!(grads.get(&w).unwrap().to_vec(), [2.0, 4.0]);
@@ -118,8 +117,7 @@ impl<T: Real> Param<T> {
     /// gradient.
     ///
     /// ```
-    /// # use retrograd_nn::Param;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
     /// assert_eq!(w.id(), w.clone().id()); // a clone is the same parameter
     /// ```
@@ -133,8 +131,7 @@ impl<T: Real> Param<T> {
     /// If the shape differs, or within [`Param::update`] of this parameter.
     ///
     /// ```
-    /// # use retrograd_nn::Param;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
     /// w.set(Tensor::from([5.0, 6.0]));
     /// assert_eq!(w.value().to_vec(), [5.0, 6.0]);
@@ -151,8 +148,7 @@ impl<T: Real> Param<T> {
     /// must not read it. Shape, identity and gradient of the parameter are available:
     ///
     /// ```
-    /// use retrograd_nn::Param;
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     ///
     /// let p = Param::new(Tensor::from([1.0f32, 2.0]));
     /// let grads = p.to_var().square().sum(..).backward();
@@ -186,8 +182,7 @@ impl<T: Real> Param<T> {
     /// As [`Param::update`]; or if a parameter is given twice.
     ///
     /// ```
-    /// # use retrograd_nn::Param;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Param::new(Tensor::from([1.0])), Param::new(Tensor::from([2.0])));
     /// Param::update_all(&[&a, &b], |mut values| values.iter_mut().for_each(|x| **x = &**x * 2.0));
     /// assert_eq!((a.value().item(), b.value().item()), (2.0, 4.0));
@@ -226,8 +221,7 @@ impl<T: Real> Param<T> {
     /// Freezes the parameter (`false`) or unfreezes it (`true`).
     ///
     /// ```
-    /// # use retrograd_nn::Param;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
     /// w.set_trainable(false);
     /// assert!(!w.to_var().is_tracked());

@@ -7,7 +7,7 @@ use retrograd_tensor::random::Key;
 /// threads.
 ///
 /// ```
-/// use retrograd_nn::Pass;
+/// use retrograd::prelude::*;
 /// assert_eq!(Pass::train(7).key(), Pass::train(7).key());
 /// assert_eq!(Pass::eval().key(), None);
 /// ```
@@ -29,7 +29,7 @@ impl Pass {
     /// The training pass of step `step` of a run. It is a function of the seed and the step.
     ///
     /// ```
-    /// # use retrograd_nn::Pass;
+    /// use retrograd::prelude::*;
     /// assert_eq!(Pass::train_step(1, 7).key(), Pass::train_step(1, 7).key());
     /// assert_ne!(Pass::train_step(1, 7).key(), Pass::train_step(1, 8).key());
     /// ```
@@ -42,7 +42,7 @@ impl Pass {
     /// An evaluation pass, without randomness.
     ///
     /// ```
-    /// # use retrograd_nn::Pass;
+    /// use retrograd::prelude::*;
     /// assert!(!Pass::eval().is_training() && Pass::eval().key().is_none());
     /// ```
     #[inline(never)]
@@ -54,7 +54,7 @@ impl Pass {
     /// single part has that of this pass. The result depends on `n`, but not on the number of threads.
     ///
     /// ```
-    /// # use retrograd_nn::Pass;
+    /// use retrograd::prelude::*;
     /// let mut parts = Pass::train(1).split(2);
     /// assert_ne!(parts[0].key(), parts[1].key());
     /// ```

@@ -9,7 +9,8 @@ const BEGINNING: usize = 100;
 
 /// The path of a temporary file in the folder of `path`: `before`, the name of the file, `after`. A long
 /// name is cut, so that the temporary name is valid if the name is.
-pub fn temporary_path(path: &Path, before: &str, after: &str) -> PathBuf {
+pub fn temporary_path(path: impl AsRef<Path>, before: &str, after: &str) -> PathBuf {
+    let path = path.as_ref();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let fits = |&(at, c): &(usize, char)| at + c.len_utf8() <= BEGINNING;
     let beginning: String = name.char_indices().take_while(fits).map(|(_, c)| c).collect();
@@ -26,15 +27,16 @@ pub fn temporary_path(path: &Path, before: &str, after: &str) -> PathBuf {
 /// replace; or if the operating system reports an error.
 ///
 /// ```
-/// use retrograd_nn::replacing::{create_like, temporary_path};
-/// # let path = std::env::temp_dir().join(format!("retrograd_replacing_{}", std::process::id()));
+/// use retrograd::nn::replacing::{create_like, temporary_path};
+/// let path = std::env::temp_dir().join(format!("doc-replacing-{}", std::process::id()));
 /// let temporary = temporary_path(&path, ".", ".tmp");
 /// std::io::Write::write_all(&mut create_like(&temporary, &path)?, b"complete")?;
 /// std::fs::rename(&temporary, &path)?;
-/// # std::fs::remove_file(&path)?;
-/// # Ok::<(), std::io::Error>(())
+/// std::fs::remove_file(&path)?;
+/// Ok::<(), std::io::Error>(())
 /// ```
-pub fn create_like(temporary: &Path, path: &Path) -> io::Result<File> {
+pub fn create_like(temporary: impl AsRef<Path>, path: impl AsRef<Path>) -> io::Result<File> {
+    let (temporary, path) = (temporary.as_ref(), path.as_ref());
     match fs::symlink_metadata(path) {
         Ok(old) if !old.is_file() && !old.is_symlink() => return Err(not_a_file()),
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),

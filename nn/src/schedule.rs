@@ -9,7 +9,7 @@ use std::f64::consts::PI;
 /// can stand in its place.
 ///
 /// ```
-/// use retrograd_nn::schedule::Schedule;
+/// use retrograd::prelude::*;
 ///
 /// // 10 steps of warm-up, 80 steps at 1e-3, then a decay to 0 within 10 steps.
 /// let schedule = Schedule::Sequence(vec![
@@ -107,7 +107,7 @@ impl Schedule {
     /// The learning rate of a step.
     ///
     /// ```
-    /// use retrograd_nn::schedule::Schedule;
+    /// use retrograd::prelude::*;
     /// let s = Schedule::WarmupCosine { lr: 1.0, min_lr: 0.0, warmup: 4, steps: 104 };
     /// assert_eq!((s.lr(0), s.lr(4), s.lr(54), s.lr(104)), (0.2, 1.0, 0.5, 0.0));
     /// ```

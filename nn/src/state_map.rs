@@ -19,9 +19,8 @@ use std::collections::BTreeMap;
 /// for the same parts in both.
 ///
 /// ```
-/// use retrograd_nn::checkpoint::Checkpoint;
-/// use retrograd_nn::{StateMap, StateDict};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::nn::StateMap;
+/// use retrograd::prelude::*;
 ///
 /// let map = StateMap::new()
 ///     .strip_prefix("_orig_mod")
@@ -127,8 +126,8 @@ impl StateMap {
     /// If the patterns differ in their wildcards.
     ///
     /// ```
-    /// # use retrograd_nn::{StateDict, StateMap};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::StateMap;
+    /// use retrograd::prelude::*;
     /// let map = StateMap::new().alias("norm.gamma", "norm.weight");
     /// let ours = StateDict::from([("norm.weight".to_string(), Tensor::from([1.0f32]))]);
     /// assert!(map.export(&ours).unwrap().contains_key("norm.weight"));
@@ -162,8 +161,8 @@ impl StateMap {
     /// If there is no head, or the width is odd.
     ///
     /// ```
-    /// # use retrograd_nn::{StateDict, StateMap, attention::Pairing};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::{StateMap, attention::Pairing};
+    /// use retrograd::prelude::*;
     /// let map = StateMap::new().rope("q.bias", 2, 4, Pairing::Interleaved, Pairing::Half);
     /// let ours = Tensor::from([0.0f32, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]);
     /// let theirs = map.export(&StateDict::from([("q.bias".to_string(), ours)])).unwrap();
@@ -189,8 +188,8 @@ impl StateMap {
     /// A model whose parameters are tied needs no such rule: any of their names suffices to load it.
     ///
     /// ```
-    /// # use retrograd_nn::{StateMap, checkpoint::Checkpoint};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::StateMap;
+    /// use retrograd::prelude::*;
     /// let map = StateMap::new().tie("lm_head.weight", "wte.weight");
     /// let mut file = Checkpoint::new();
     /// file.tensors.insert("wte.weight".into(), Tensor::from([[1.0f32]]).into());
@@ -208,8 +207,8 @@ impl StateMap {
     /// transposed, or not of that many heads, or because several get the same name.
     ///
     /// ```
-    /// # use retrograd_nn::{StateMap, checkpoint::Checkpoint};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::StateMap;
+    /// use retrograd::prelude::*;
     /// let mut file = Checkpoint::new();
     /// file.tensors.insert("w".into(), Tensor::from([1.0f32]).into());
     /// assert_eq!(

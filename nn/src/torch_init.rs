@@ -4,8 +4,8 @@
 //! the same order with the same seed has the same weights:
 //!
 //! ```
-//! use retrograd_nn::torch_init::torch_linear;
-//! use retrograd_tensor::torch_random::TorchRng;
+//! use retrograd::nn::torch_init::torch_linear;
+//! use retrograd::tensor::torch_random::TorchRng;
 //!
 //! // torch.manual_seed(0); torch.nn.Linear(2, 1)
 //! let layer = torch_linear::<f32>(2, 1, true, &mut TorchRng::manual_seed(0));
@@ -23,8 +23,8 @@ use retrograd_tensor::torch_random::TorchRng;
 /// on `±1/√inputs`.
 ///
 /// ```
-/// use retrograd_nn::torch_init::torch_linear;
-/// use retrograd_tensor::torch_random::TorchRng;
+/// use retrograd::nn::torch_init::torch_linear;
+/// use retrograd::tensor::torch_random::TorchRng;
 /// let layer = torch_linear::<f32>(3, 2, true, &mut TorchRng::manual_seed(0));
 /// assert!((layer.weight.value().at(&[0, 0]) + 0.0043).abs() < 1e-4); // as nn.Linear(3, 2)
 /// ```
@@ -48,8 +48,8 @@ pub fn torch_linear<T: Real>(
 /// As `torch.nn.Embedding(entries, width)`: standard normal.
 ///
 /// ```
-/// use retrograd_nn::torch_init::torch_embedding;
-/// use retrograd_tensor::torch_random::TorchRng;
+/// use retrograd::nn::torch_init::torch_embedding;
+/// use retrograd::tensor::torch_random::TorchRng;
 /// let table = torch_embedding::<f32>(2, 1, &mut TorchRng::manual_seed(0));
 /// assert!((table.weight.value().at(&[0, 0]) - 1.5410).abs() < 1e-4); // as nn.Embedding(2, 1)
 /// ```

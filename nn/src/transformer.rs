@@ -103,10 +103,8 @@ fn sublayer<T: Real>(
 /// `[L, width]` or `[B, L, width]` to the same. Vaswani et al. 2017 (arXiv 1706.03762).
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::Mask;
-/// use retrograd_nn::{Pass, TransformerEncoderLayer, TransformerLayerConfig};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::{TransformerEncoderLayer, TransformerLayerConfig, attention::Mask};
+/// use retrograd::prelude::*;
 ///
 /// let mut rng = Rng::new(1);
 /// let layer = TransformerEncoderLayer::<f32>::new(TransformerLayerConfig::new(16, 2), &mut rng);
@@ -134,8 +132,8 @@ impl<T: Real> TransformerEncoderLayer<T> {
     /// If the heads do not divide the width, or the dropout is not in `[0, 1]`.
     ///
     /// ```
-    /// # use retrograd_nn::{Module, TransformerEncoderLayer, TransformerLayerConfig};
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::{TransformerEncoderLayer, TransformerLayerConfig};
+    /// use retrograd::prelude::*;
     /// let config = TransformerLayerConfig::new(8, 2);
     /// let layer = TransformerEncoderLayer::<f32>::new(config, &mut Rng::new(1));
     /// assert!(layer.state_dict().contains_key("self_attn.in_proj_weight"));
@@ -180,10 +178,8 @@ impl<T: Real> Module<T> for TransformerEncoderLayer<T> {
 /// (arXiv 1706.03762).
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::Mask;
-/// use retrograd_nn::{Pass, TransformerDecoderLayer, TransformerLayerConfig};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::{TransformerDecoderLayer, TransformerLayerConfig, attention::Mask};
+/// use retrograd::prelude::*;
 ///
 /// let mut rng = Rng::new(1);
 /// let layer = TransformerDecoderLayer::<f32>::new(TransformerLayerConfig::new(16, 2), &mut rng);
@@ -217,8 +213,8 @@ impl<T: Real> TransformerDecoderLayer<T> {
     /// If the heads do not divide the width, or the dropout is not in `[0, 1]`.
     ///
     /// ```
-    /// # use retrograd_nn::{Module, TransformerDecoderLayer, TransformerLayerConfig};
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::{TransformerDecoderLayer, TransformerLayerConfig};
+    /// use retrograd::prelude::*;
     /// let config = TransformerLayerConfig::new(8, 2);
     /// let layer = TransformerDecoderLayer::<f32>::new(config, &mut Rng::new(1));
     /// assert!(layer.state_dict().contains_key("multihead_attn.out_proj.weight"));

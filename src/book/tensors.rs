@@ -66,7 +66,7 @@
 //!
 //! impl Array {
 //!     fn new(data: Vec<f32>, shape: &[usize]) -> Array {
-//!         assert_eq!(data.len(), shape.iter().product());
+//!         assert_eq!(data.len(), shape.iter().product::<usize>());
 //!         let mut strides = vec![1; shape.len()];
 //!         for axis in (1..shape.len()).rev() {
 //!             strides[axis - 1] = strides[axis] * shape[axis];

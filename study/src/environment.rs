@@ -28,7 +28,7 @@ const VARIABLES: [Variable; 3] = [
 /// Unset, empty and 0 request nothing. What is wrong with a value is said on standard error.
 ///
 /// ```
-/// retrograd_study::from_env();
+/// retrograd::study::from_env();
 /// ```
 pub fn from_env() {
     static READ: Once = Once::new();

@@ -15,7 +15,7 @@ const KIT_SCRIPT: &str = include_str!("../assets/kit.js");
 /// `page.html#selftest` makes the page test itself and append the result to the document.
 ///
 /// ```
-/// use retrograd_study::Page;
+/// use retrograd::study::Page;
 ///
 /// let page = Page::new("Two numbers", &[1.0, f64::NAN])
 ///     .script("kit.start(data => kit.page('Two numbers', '', [kit.h('p', {}, data.join(' and '))]));");

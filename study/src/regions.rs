@@ -258,9 +258,9 @@ impl Observer for Recorder {
 /// time on more threads.
 ///
 /// ```
-/// use retrograd_study::regions::record;
-/// use retrograd_tensor::cost::Cost;
-/// use retrograd_tensor::{par, with_threads};
+/// use retrograd::prelude::*;
+/// use retrograd::study::regions::record;
+/// use retrograd::tensor::{cost::Cost, par};
 ///
 /// let mut x = vec![0; 1000];
 /// let ((), recording) = with_threads(1, || {

@@ -91,9 +91,8 @@ pub struct Place {
 /// Predicts the time on `rules.cores` cores; see the [module](self).
 ///
 /// ```
-/// use retrograd_tensor::par;
-/// use retrograd_study::regions::record;
-/// use retrograd_study::scaling::{Rules, predict};
+/// use retrograd::study::{regions::record, scaling::{Rules, predict}};
+/// use retrograd::tensor::par;
 /// use std::{thread::sleep, time::Duration};
 ///
 /// let (_, recording) = record(|| par::shards(4, |_| sleep(Duration::from_millis(2))));

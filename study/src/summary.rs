@@ -30,10 +30,7 @@ pub trait Summarize<T: Real>: Module<T> {
     /// its names in turn.
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_nn::{Activation, Layer, Linear, Pass, Sequential};
-    /// use retrograd_study::Summarize;
-    /// use retrograd_tensor::{Tensor, random::Rng};
+    /// use retrograd::prelude::*;
     ///
     /// let rng = &mut Rng::new(1);
     /// let model = Sequential::<f32>::new()
@@ -112,12 +109,10 @@ impl Summary {
     /// those around them.
     ///
     /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
-    /// # use retrograd_study::Summarize;
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 2, heads: 2, width: 8, ..GptConfig::default()
-    /// # };
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig {
+    ///     vocab: 10, context: 4, layers: 2, heads: 2, width: 8, ..GptConfig::default()
+    /// };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// let tokens = Tensor::from([[1i64, 2, 3]]);
     /// let summary = model.summary(|m| m.forward(&tokens, &mut Pass::eval())).depth(1);

@@ -220,7 +220,9 @@ fn pages_of_runs_pass_their_tests() {
     running.status(RunStatus::Running { every: 30.0 });
     let mut stopped =
         run("a/long/path/to/the/folder/of/a/run/with/a/name/that/does/not/end", 40, 5, vec![6; 6]);
-    stopped.status(RunStatus::Interrupted("Stopped after step 40. To resume: --resume".into()));
+    stopped.status(RunStatus::Interrupted(
+        "Stopped after step 40. To resume: retrograd resume".into(),
+    ));
     let mut failed = RunPage::new("failed");
     failed.evaluation(0, 4.0);
     failed.event(3, "diverged", "the loss is NaN");

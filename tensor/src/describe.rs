@@ -40,7 +40,7 @@ impl<T: Number> Tensor<T> {
     /// of zeros, NaN and infinities; to be printed. Computed in `f64`.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, -2.0, 0.0], [4.0, f32::NAN, f32::INFINITY]]);
     /// let d = x.describe();
     /// assert_eq!((d.min, d.max, d.mean, d.nan), (-2.0, 4.0, 0.75, 1));

@@ -7,7 +7,7 @@
 //! `set_printoptions(precision=2)`.
 //!
 //! ```
-//! use retrograd_tensor::Tensor;
+//! use retrograd::prelude::*;
 //! let x = Tensor::from([[1.5f32, -2.0], [0.25, 10.0]]);
 //! assert_eq!(
 //!     format!("{x:#}"),

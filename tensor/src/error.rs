@@ -60,7 +60,7 @@ impl ShapeError {
     /// The error with a hint.
     ///
     /// ```
-    /// # use retrograd_tensor::{ErrorKind, ShapeError};
+    /// use retrograd::tensor::{ErrorKind, ShapeError};
     /// let error = ShapeError::new("dot", ErrorKind::Rank, "needs vectors").hint("flatten first");
     /// assert_eq!(error.to_string(), "dot: needs vectors (hint: flatten first)");
     /// ```
@@ -88,7 +88,7 @@ pub type Result<T, E = ShapeError> = std::result::Result<T, E>;
 /// Returns `Ok` if the condition holds, else the error: one line of a shape rule.
 ///
 /// ```
-/// use retrograd_tensor::error::{ErrorKind, ShapeError, require};
+/// use retrograd::tensor::error::{ErrorKind, ShapeError, require};
 ///
 /// fn check_dot(a: &[usize], b: &[usize]) -> Result<(), ShapeError> {
 ///     require(a == b, "dot", ErrorKind::Mismatch, || format!("{a:?} and {b:?} differ"))

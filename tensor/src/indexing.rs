@@ -227,8 +227,7 @@ impl Layout {
     /// The layout of the elements at the given indices.
     ///
     /// ```
-    /// # use retrograd_tensor::layout::Layout;
-    /// use retrograd_tensor::indexing::Indices;
+    /// use retrograd::tensor::{indexing::Indices, layout::Layout};
     /// let layout = Layout::contiguous([2, 3, 5].into());
     /// let view = layout.index("i", &(.., -1, 1..3).to_indices()).unwrap();
     /// assert_eq!((view.shape().to_vec(), view.offset()), (vec![2, 2], 11));

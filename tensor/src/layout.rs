@@ -19,7 +19,7 @@ impl Layout {
     /// The row-major layout without gaps, at offset 0.
     ///
     /// ```
-    /// # use retrograd_tensor::layout::Layout;
+    /// use retrograd::tensor::layout::Layout;
     /// assert_eq!(Layout::contiguous([2, 3].into()).strides(), [3, 1]);
     /// ```
     #[inline]
@@ -60,7 +60,7 @@ impl Layout {
     /// matter; a tensor without elements is contiguous.
     ///
     /// ```
-    /// # use retrograd_tensor::layout::Layout;
+    /// use retrograd::tensor::layout::Layout;
     /// let layout = Layout::contiguous([2, 3].into());
     /// assert!(layout.is_contiguous());
     /// assert!(!layout.transpose("t", 0, 1).unwrap().is_contiguous());
@@ -86,7 +86,7 @@ impl Layout {
     /// Whether every element is inside a storage of `len` elements.
     ///
     /// ```
-    /// # use retrograd_tensor::layout::Layout;
+    /// use retrograd::tensor::layout::Layout;
     /// let layout = Layout::contiguous([2, 3].into());
     /// assert!(layout.fits(6) && !layout.fits(5));
     /// ```
@@ -108,7 +108,7 @@ impl Layout {
     /// by ranges of a contiguous layout, in any order of the axes; not if an axis is expanded.
     ///
     /// ```
-    /// # use retrograd_tensor::layout::Layout;
+    /// use retrograd::tensor::layout::Layout;
     /// let layout = Layout::contiguous([4].into());
     /// assert!(layout.slice("every other", 0, 0, 4, -2).unwrap().is_injective());
     /// assert!(!layout.unfold("windows", 0, 2, 1).unwrap().is_injective());
@@ -131,7 +131,7 @@ impl Layout {
     /// The position in the storage of the element at an index.
     ///
     /// ```
-    /// # use retrograd_tensor::layout::Layout;
+    /// use retrograd::tensor::layout::Layout;
     /// let layout = Layout::contiguous([2, 3].into());
     /// assert_eq!(layout.position("at", &[1, 2]), Ok(5));
     /// ```
@@ -187,7 +187,7 @@ impl Layout {
     /// `stop - 1`, so `slice(axis, 0, n, -1)` flips.
     ///
     /// ```
-    /// # use retrograd_tensor::layout::Layout;
+    /// use retrograd::tensor::layout::Layout;
     /// let layout = Layout::contiguous([2, 3].into());
     /// let every_other = layout.slice("slice", 1, 0, 3, 2).unwrap();
     /// assert_eq!((every_other.strides(), every_other.shape()[1]), (&[3, 2][..], 2));
@@ -243,7 +243,7 @@ impl Layout {
     /// The layout with axes reversed.
     ///
     /// ```
-    /// # use retrograd_tensor::layout::Layout;
+    /// use retrograd::tensor::layout::Layout;
     /// let layout = Layout::contiguous([2, 3].into()).flip("flip", [0, 1]).unwrap();
     /// assert_eq!((layout.offset(), layout.strides()), (5, &[-3, -1][..]));
     /// ```
@@ -292,7 +292,7 @@ impl Layout {
     /// The layout broadcast to `shape`: axes of size 1 and missing leading axes have stride 0.
     ///
     /// ```
-    /// # use retrograd_tensor::layout::Layout;
+    /// use retrograd::tensor::layout::Layout;
     /// let layout = Layout::contiguous([2, 3].into());
     /// let wide = layout.broadcast_to("broadcast_to", &[5, 2, 3].into()).unwrap();
     /// assert_eq!(wide.strides(), [0, 3, 1]);
@@ -317,7 +317,7 @@ impl Layout {
     /// that the elements must be copied.
     ///
     /// ```
-    /// # use retrograd_tensor::layout::Layout;
+    /// use retrograd::tensor::layout::Layout;
     /// let layout = Layout::contiguous([2, 3].into());
     /// assert_eq!(*layout.reshape([6].into()).unwrap().shape(), [6]);
     /// let t = layout.transpose("t", 0, 1).unwrap();
@@ -381,7 +381,7 @@ impl Layout {
     /// Windows of `size` elements every `step` along an axis; a new last axis is within the window.
     ///
     /// ```
-    /// # use retrograd_tensor::layout::Layout;
+    /// use retrograd::tensor::layout::Layout;
     /// let layout = Layout::contiguous([5].into());
     /// let windows = layout.unfold("unfold", 0, 3, 2).unwrap();
     /// assert_eq!((windows.shape().to_vec(), windows.strides()), (vec![2, 3], &[2, 1][..]));

@@ -1,7 +1,7 @@
 //! Strided tensors with SIMD kernels that are selected at run time.
 //!
 //! ```
-//! use retrograd_tensor::Tensor;
+//! use retrograd::prelude::*;
 //!
 //! let x = Tensor::from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]);
 //! let centred = &x - &x.mean_keepdim(-1); // broadcasting as in NumPy
@@ -71,3 +71,11 @@ pub use rows::Rows;
 pub use settings::{matmul_precision, with_matmul_precision};
 pub use shape::{Axes, AxisSet, INFER, IntoShape, MAX_RANK, Shape};
 pub use tensor::Tensor;
+
+/// What most programs need of tensors.
+pub mod prelude {
+    pub use crate::ops::loss::{CrossEntropy, Reduction};
+    pub use crate::random::Rng;
+    pub use crate::{Ellipsis, INFER, MatmulPrecision, NewAxis, Shape, StepBy, Tensor};
+    pub use crate::{with_matmul_precision, with_threads};
+}

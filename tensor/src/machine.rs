@@ -61,7 +61,7 @@ pub struct RegionCost {
 /// The measured limits of a machine.
 ///
 /// ```no_run
-/// println!("{}", retrograd_tensor::machine::Machine::measure());
+/// println!("{}", retrograd::tensor::machine::Machine::measure());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {

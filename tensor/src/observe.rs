@@ -75,8 +75,8 @@ pub enum Event<'a> {
 /// What watches a computation.
 ///
 /// ```
-/// use retrograd_tensor::observe::{Event, Observer};
-/// use retrograd_tensor::{Tensor, settings::with_observer};
+/// use retrograd::prelude::*;
+/// use retrograd::tensor::{observe::{Event, Observer}, settings::with_observer};
 /// use std::sync::{Arc, Mutex};
 ///
 /// #[derive(Default)]
@@ -145,7 +145,7 @@ thread_local! {
 /// the scopes of [`with_observer`](crate::settings::with_observer).
 ///
 /// ```standalone_crate
-/// use retrograd_tensor::observe::{Event, Observer, is_observed, observe_process};
+/// use retrograd::tensor::observe::{Event, Observer, is_observed, observe_process};
 /// use std::sync::Arc;
 /// struct Nothing;
 /// impl Observer for Nothing {
@@ -174,7 +174,7 @@ fn of_process() -> Option<Arc<Scope>> {
 /// Whether this thread has an observer.
 ///
 /// ```
-/// assert!(!retrograd_tensor::observe::is_observed());
+/// assert!(!retrograd::tensor::observe::is_observed());
 /// ```
 #[inline]
 pub fn is_observed() -> bool {
@@ -212,8 +212,7 @@ pub(crate) fn distributed(threads: impl FnOnce() -> usize) {
 /// Tells the observers of this thread, if there are any: the innermost first, and those of the process last.
 ///
 /// ```
-/// use retrograd_tensor::observe::{Event, Observer, report};
-/// use retrograd_tensor::settings::with_observer;
+/// use retrograd::tensor::{observe::{Event, Observer, report}, settings::with_observer};
 /// use std::sync::{Arc, Mutex};
 ///
 /// struct Words(Mutex<Vec<&'static str>>);

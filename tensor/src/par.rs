@@ -30,7 +30,8 @@ pub fn threads() -> usize {
 /// one thread and in its caches. Otherwise it is divided as for its share of the threads.
 ///
 /// ```
-/// use retrograd_tensor::{par, with_threads};
+/// use retrograd::prelude::*;
+/// use retrograd::tensor::par;
 /// assert_eq!(with_threads(2, || par::shards(3, |i| (i, par::threads()))), [(0, 1), (1, 1), (2, 1)]);
 /// assert_eq!(with_threads(8, || par::shards(3, |_| par::threads())), [3; 3]);
 /// ```
@@ -56,7 +57,7 @@ pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R>
 /// threads nor executes their tasks.
 ///
 /// ```
-/// use retrograd_tensor::par;
+/// use retrograd::tensor::par;
 /// assert_eq!(par::single_threaded(par::threads), 1);
 /// ```
 pub fn single_threaded<R>(f: impl FnOnce() -> R) -> R {
@@ -73,8 +74,8 @@ pub fn single_threaded<R>(f: impl FnOnce() -> R) -> R {
 /// If `n` is 0, or the operating system refuses to start threads.
 ///
 /// ```
-/// use retrograd_tensor::with_threads;
-/// assert_eq!(with_threads(2, retrograd_tensor::threads), 2);
+/// use retrograd::prelude::*;
+/// assert_eq!(with_threads(2, retrograd::tensor::threads), 2);
 /// ```
 #[track_caller]
 pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
@@ -119,8 +120,7 @@ pub fn in_pool() -> bool {
 /// Whether work of this estimated time is distributed on this thread.
 ///
 /// ```
-/// # use retrograd_tensor::cost::Cost;
-/// # use retrograd_tensor::par;
+/// use retrograd::tensor::{cost::Cost, par};
 /// assert!(!par::should_parallelize(Cost::CHEAP, 10));
 /// ```
 pub fn should_parallelize(cost: Cost, elements: usize) -> bool {
@@ -219,8 +219,7 @@ pub fn fill2<T: Send, U: Send>(
 /// `f(0), f(1), ..` in order, each of which processes `elements` elements.
 ///
 /// ```
-/// # use retrograd_tensor::cost::Cost;
-/// # use retrograd_tensor::par;
+/// use retrograd::tensor::{cost::Cost, par};
 /// let squares = par::map(4, 1, Cost::CHEAP, |i| i * i);
 /// assert_eq!(squares, [0, 1, 4, 9]);
 /// ```
@@ -266,8 +265,7 @@ pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) +
 /// region of one task, which more threads would divide as `divide` says.
 ///
 /// ```
-/// # use retrograd_tensor::cost::Cost;
-/// # use retrograd_tensor::par;
+/// use retrograd::tensor::{cost::Cost, par};
 /// let halves = || |threads: usize| vec![vec![1.0 / threads as f64; threads]];
 /// assert_eq!(par::undivided(Cost::CHEAP, 4, halves, || 1 + 2 + 3 + 4), 10);
 /// ```

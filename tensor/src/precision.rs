@@ -57,7 +57,7 @@ impl MatmulPrecision {
     /// The name, in lower case.
     ///
     /// ```
-    /// use retrograd_tensor::MatmulPrecision;
+    /// use retrograd::prelude::*;
     /// assert_eq!(MatmulPrecision::F32.name(), "f32");
     /// ```
     pub fn name(self) -> &'static str {

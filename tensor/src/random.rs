@@ -36,7 +36,7 @@ fn philox([c0, c1, c2, c3]: [u32; 4], [mut k0, mut k1]: [u32; 2]) -> [u32; 4] {
 /// its words, bits and uniform numbers are computed from the same blocks.
 ///
 /// ```
-/// use retrograd_tensor::random::Key;
+/// use retrograd::tensor::random::Key;
 /// let key = Key::new(42, 0);
 /// assert_eq!(key.bits(7), Key::new(42, 0).bits(7));
 /// assert_ne!(key.bits(7), Key::new(42, 1).bits(7));
@@ -51,7 +51,7 @@ impl Key {
     /// The key of a stream of a seed.
     ///
     /// ```
-    /// # use retrograd_tensor::random::Key;
+    /// use retrograd::tensor::random::Key;
     /// assert_eq!(Key::new(1, 0).bits(5), Key::new(1, 0).bits(5));
     /// assert_ne!(Key::new(1, 0).bits(5), Key::new(1, 1).bits(5)); // another stream
     /// ```
@@ -103,7 +103,7 @@ impl Key {
     /// in 16 lanes are in order.
     ///
     /// ```
-    /// # use retrograd_tensor::random::Key;
+    /// use retrograd::tensor::random::Key;
     /// let mut words = [0; 4];
     /// let key = Key::new(1, 0);
     /// key.words(4, &mut words);
@@ -145,7 +145,7 @@ impl Key {
     /// If `p` is outside `[0, 1]` or NaN.
     ///
     /// ```
-    /// # use retrograd_tensor::random::Key;
+    /// use retrograd::tensor::random::Key;
     /// let key = Key::new(1, 0);
     /// let n = (0..10_000).filter(|&i| key.happens(i, 0.25)).count();
     /// assert!((2300..2700).contains(&n));
@@ -231,7 +231,7 @@ pub(crate) fn below(n: u64, mut bits: impl FnMut() -> u64) -> u64 {
 /// crate, each number from a stream of its own.
 ///
 /// ```
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::prelude::*;
 /// let mut rng = Rng::new(42);
 /// let a = Tensor::<f32>::randn([2, 3], &mut rng);
 /// let b = Tensor::<f32>::randn([2, 3], &mut rng);
@@ -253,7 +253,7 @@ impl Rng {
     /// The key of the next stream.
     ///
     /// ```
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let mut rng = Rng::new(1);
     /// assert_ne!(rng.key(), rng.key()); // a new stream each time
     /// ```
@@ -271,7 +271,7 @@ impl Rng {
     /// A generator with the state of another one.
     ///
     /// ```
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let mut rng = Rng::new(1);
     /// rng.key();
     /// let mut resumed = Rng::from_state(rng.state());
@@ -287,7 +287,7 @@ impl Rng {
     /// If `n` is 0.
     ///
     /// ```
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// assert!(Rng::new(1).below(10) < 10);
     /// ```
     #[track_caller]

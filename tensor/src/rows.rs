@@ -59,7 +59,7 @@ impl<T: Element> Tensor<T> {
     /// If there is no axis.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// let sums: Vec<f32> = x.rows().map(|row| row.sum(..).item()).collect();
     /// assert_eq!(sums, [3.0, 7.0]);

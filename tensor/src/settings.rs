@@ -106,8 +106,7 @@ pub fn level() -> Level {
 ///
 /// # Example
 /// ```
-/// use retrograd_tensor::settings::{level, with_level};
-/// use retrograd_tensor::simd::Level;
+/// use retrograd::tensor::{settings::{level, with_level}, simd::Level};
 /// assert_eq!(with_level(Level::Scalar, level), Level::Scalar);
 /// ```
 #[track_caller]
@@ -122,7 +121,8 @@ pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
 /// [`with_matmul_precision`], else `F32`.
 ///
 /// ```
-/// use retrograd_tensor::{MatmulPrecision, matmul_precision};
+/// use retrograd::prelude::*;
+/// use retrograd::tensor::matmul_precision;
 /// assert_eq!(matmul_precision(), MatmulPrecision::F32);
 /// ```
 pub fn matmul_precision() -> MatmulPrecision {
@@ -134,8 +134,7 @@ pub fn matmul_precision() -> MatmulPrecision {
 /// starts itself.
 ///
 /// ```
-/// use retrograd_tensor::random::Rng;
-/// use retrograd_tensor::{MatmulPrecision, Tensor, with_matmul_precision};
+/// use retrograd::prelude::*;
 /// let a: Tensor<f32> = Tensor::randn([64, 64], &mut Rng::new(1));
 /// let exact = a.cast::<f64>().matmul(&a.cast());
 /// let b = with_matmul_precision(MatmulPrecision::Bf16x6, || a.matmul(&a));
@@ -160,7 +159,7 @@ pub fn grad_enabled() -> bool {
 /// like every other setting.
 ///
 /// ```
-/// use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
+/// use retrograd::tensor::settings::{grad_enabled, with_grad_enabled};
 /// assert!(grad_enabled());
 /// with_grad_enabled(false, || {
 ///     assert!(!grad_enabled());
@@ -175,8 +174,8 @@ pub fn with_grad_enabled<R>(enabled: bool, f: impl FnOnce() -> R) -> R {
 /// Observers of scopes around it are told as well.
 ///
 /// ```
-/// use retrograd_tensor::observe::{Event, Observer};
-/// use retrograd_tensor::{Tensor, settings};
+/// use retrograd::prelude::*;
+/// use retrograd::tensor::{observe::{Event, Observer}, settings};
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 ///

@@ -28,7 +28,7 @@ impl Shape {
     /// A shape; an error if there are too many axes or elements.
     ///
     /// ```
-    /// # use retrograd_tensor::Shape;
+    /// use retrograd::prelude::*;
     /// assert_eq!(Shape::try_new(&[2, 3]).unwrap().numel(), 6);
     /// assert!(Shape::try_new(&[1; 20]).is_err()); // too many axes
     /// ```
@@ -39,7 +39,8 @@ impl Shape {
     /// [`Shape::try_new`], with the name of an operation for errors.
     ///
     /// ```
-    /// # use retrograd_tensor::{ErrorKind, Shape};
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::ErrorKind;
     /// let error = Shape::checked("zeros", &[usize::MAX, 2]).unwrap_err();
     /// assert_eq!((error.op, error.kind), ("zeros", ErrorKind::Overflow));
     /// ```
@@ -75,7 +76,7 @@ impl Shape {
     /// Resolves an axis: `-1` is the last one.
     ///
     /// ```
-    /// # use retrograd_tensor::Shape;
+    /// use retrograd::prelude::*;
     /// let shape = Shape::from([2, 3]);
     /// assert_eq!(shape.axis("sum", -1), Ok(1));
     /// assert!(shape.axis("sum", 2).is_err());
@@ -114,8 +115,8 @@ impl Shape {
     /// The shape after a reduction over `axes`, which get size 1 if `keep`, else are removed.
     ///
     /// ```
-    /// # use retrograd_tensor::Shape;
-    /// # use retrograd_tensor::AxisSet;
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::AxisSet;
     /// let (shape, axes) = (Shape::from([2, 3]), AxisSet::all(0).insert(0));
     /// assert_eq!(shape.reduced(axes, true), [1, 3]);
     /// assert_eq!(shape.reduced(axes, false), [3]);
@@ -134,7 +135,7 @@ impl Shape {
     /// Whether a tensor of this shape can be broadcast to another shape.
     ///
     /// ```
-    /// # use retrograd_tensor::Shape;
+    /// use retrograd::prelude::*;
     /// assert!(Shape::from([3, 1]).broadcasts_to(&Shape::from([2, 3, 4])));
     /// assert!(!Shape::from([2, 3, 4]).broadcasts_to(&Shape::from([3, 4])));
     /// ```
@@ -147,7 +148,7 @@ impl Shape {
     /// equal or one of them 1.
     ///
     /// ```
-    /// # use retrograd_tensor::Shape;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Shape::from([5, 1, 3]), Shape::from([4, 1]));
     /// assert_eq!(Shape::broadcast("add", &a, &b).unwrap(), [5, 4, 3]);
     /// ```
@@ -174,7 +175,7 @@ impl Shape {
     /// Resolves [`INFER`] in `dims` for the elements of `from`, and checks their number.
     ///
     /// ```
-    /// # use retrograd_tensor::{INFER, Shape};
+    /// use retrograd::prelude::*;
     /// assert_eq!(Shape::infer("reshape", &Shape::from([4, 6]), &[3, INFER]).unwrap(), [3, 8]);
     /// ```
     pub fn infer(op: &'static str, from: &Shape, dims: &[usize]) -> Result<Shape> {
@@ -304,7 +305,7 @@ impl AxisSet {
     /// Whether the set contains `axis`.
     ///
     /// ```
-    /// # use retrograd_tensor::AxisSet;
+    /// use retrograd::tensor::AxisSet;
     /// assert!(AxisSet::all(2).contains(1) && !AxisSet::all(2).contains(2));
     /// ```
     pub fn contains(self, axis: usize) -> bool {
@@ -324,7 +325,7 @@ impl AxisSet {
     /// The permutation of the axes of a tensor of this rank that moves those of the set to the end.
     ///
     /// ```
-    /// # use retrograd_tensor::AxisSet;
+    /// use retrograd::tensor::AxisSet;
     /// assert_eq!(AxisSet::all(0).insert(0).moved_last(3), [1, 2, 0]);
     /// ```
     pub fn moved_last(self, rank: usize) -> Vec<isize> {
@@ -341,7 +342,7 @@ impl AxisSet {
 /// The inverse of a permutation of axes.
 ///
 /// ```
-/// use retrograd_tensor::shape::inverse_order;
+/// use retrograd::tensor::shape::inverse_order;
 /// assert_eq!(inverse_order(&[2, 0, 1]), [1, 2, 0]);
 /// ```
 pub fn inverse_order(order: &[isize]) -> Vec<isize> {
@@ -355,7 +356,8 @@ pub fn inverse_order(order: &[isize]) -> Vec<isize> {
 /// Arguments that denote a shape: whatever [`Shape`] can be made from, such as `[2, 3]`.
 ///
 /// ```
-/// use retrograd_tensor::{IntoShape, Shape};
+/// use retrograd::prelude::*;
+/// use retrograd::tensor::IntoShape;
 ///
 /// fn numel(shape: impl IntoShape) -> usize {
 ///     shape.into().numel()

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// of unknown size also have a `try_` form that returns an error.
 ///
 /// ```
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 /// let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]);
 /// assert_eq!(x.t().select(0, 1).to_vec(), [2.0, 5.0]);
 /// ```
@@ -35,7 +35,7 @@ impl<T: Element> Tensor<T> {
     /// A row-major tensor of the given elements; an error if their number is not that of the shape.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// assert!(Tensor::try_from_vec(vec![1.0f32; 6], &[2, 3]).is_ok());
     /// assert!(Tensor::try_from_vec(vec![1.0f32; 6], &[2, 2]).is_err());
     /// ```
@@ -119,7 +119,7 @@ impl<T: Element> Tensor<T> {
     /// A tensor whose element at each index is computed by `f`.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let causal = Tensor::from_fn([3, 3], |i| i[1] <= i[0]);
     /// assert_eq!(causal.to_vec().iter().filter(|&&keep| keep).count(), 6);
     /// ```
@@ -191,7 +191,7 @@ impl<T: Steps> Tensor<T> {
     /// `i64` for integers.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// assert_eq!(Tensor::<f32>::arange(0.0, 1.0, 0.25).to_vec(), [0.0, 0.25, 0.5, 0.75]);
     /// assert_eq!(Tensor::<i64>::arange(5, -1, -2).to_vec(), [5, 3, 1]);
     /// ```
@@ -215,7 +215,7 @@ impl<T: Float> Tensor<T> {
     /// `n` evenly spaced numbers from `start` to `stop`, both included.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// assert_eq!(Tensor::<f32>::linspace(0.0, 1.0, 5).to_vec(), [0.0, 0.25, 0.5, 0.75, 1.0]);
     /// ```
     #[track_caller]
@@ -238,7 +238,7 @@ impl<T: Float> Tensor<T> {
     /// If an index is outside `0..classes`.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::one_hot(&Tensor::from([2i64, 0]), 3);
     /// assert_eq!(x.to_vec(), [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
     /// ```
@@ -261,7 +261,7 @@ impl<I: Integer> Tensor<I> {
     /// `0, 1, .., n - 1`.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// assert_eq!(Tensor::<i64>::indices(3).to_vec(), [0, 1, 2]);
     /// ```
     #[track_caller]
@@ -312,7 +312,7 @@ impl<T: Element> Tensor<T> {
     /// The size of one axis; `-1` is the last.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::ones([2, 3]);
     /// assert_eq!((x.size(0), x.size(-1)), (2, 3));
     /// ```
@@ -324,7 +324,7 @@ impl<T: Element> Tensor<T> {
     /// The layout in the storage.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::ones([2, 3]);
     /// assert_eq!((x.layout().strides(), x.t().layout().strides()), (&[3, 1][..], &[1, 3][..]));
     /// ```
@@ -348,7 +348,7 @@ impl<T: Element> Tensor<T> {
     /// Whether two tensors share storage.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::ones([2, 3]);
     /// assert!(x.shares_storage(&x.t()) && !x.shares_storage(&x.exp()));
     /// ```
@@ -385,7 +385,7 @@ impl<T: Element> Tensor<T> {
     /// If there is not enough memory.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// assert_eq!(x.t().to_vec(), [1.0, 3.0, 2.0, 4.0]); // logical order
     /// ```
@@ -426,7 +426,7 @@ impl<T: Element> Tensor<T> {
     /// If there is not enough memory for a copy.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::ones([2, 3]);
     /// assert!(x.t().contiguous().is_contiguous());
     /// assert!(x.contiguous().shares_storage(&x)); // nothing to copy
@@ -470,7 +470,7 @@ impl<T: Element> Tensor<T> {
     /// If there is not enough memory for a copy.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let mut x = Tensor::from([1.0f32, 2.0]);
     /// let copy = x.clone();
     /// x.make_mut()[0] = 9.0;
@@ -512,7 +512,7 @@ impl<T: Element> Tensor<T> {
     /// If the rule fails, or its layout exceeds the storage.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1.0f32, 2.0, 3.0]);
     /// assert_eq!(x.view_by(|layout| layout.select("second", 0, 1)).item(), 2.0);
     /// ```
@@ -533,7 +533,7 @@ impl<T: Element> Tensor<T> {
     /// If the number of elements differs.
     ///
     /// ```
-    /// # use retrograd_tensor::{INFER, Tensor};
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::ones([4, 6]);
     /// assert_eq!(*x.reshape([2, INFER]).shape(), [2, 12]);
     /// ```
@@ -572,7 +572,7 @@ impl<T: Element> Tensor<T> {
     /// If there are fewer than two.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// assert_eq!(x.t().to_vec(), [1.0, 3.0, 2.0, 4.0]);
     /// ```
@@ -585,7 +585,7 @@ impl<T: Element> Tensor<T> {
     /// The tensor with permuted axes: axis `i` of the result is axis `axes[i]` of this.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// assert_eq!(*Tensor::<f32>::ones([2, 3, 5]).permute([2, 0, 1]).shape(), [5, 2, 3]);
     /// ```
     #[track_caller]
@@ -601,7 +601,7 @@ impl<T: Element> Tensor<T> {
     /// If an index is outside its axis: ranges are not clamped.
     ///
     /// ```
-    /// use retrograd_tensor::{Ellipsis, NewAxis, StepBy, Tensor};
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<i64>::arange(0, 24, 1).reshape([2, 3, 4]);
     /// assert_eq!(x.i((.., -1, 1..3)), Tensor::from([[9, 10], [21, 22]]));
     /// assert_eq!(x.i((1, Ellipsis, 0)).to_vec(), [12, 16, 20]);
@@ -618,7 +618,7 @@ impl<T: Element> Tensor<T> {
     /// A range of an axis.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::arange(0.0, 5.0, 1.0);
     /// assert_eq!(x.slice(0, 1..3).to_vec(), [1.0, 2.0]);
     /// ```
@@ -633,7 +633,7 @@ impl<T: Element> Tensor<T> {
     /// Every `step`-th element of a range; a negative step starts at the range's end.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1.0f32, 2.0, 3.0, 4.0]);
     /// assert_eq!(x.slice_step(0, .., 2).to_vec(), [1.0, 3.0]);
     /// assert_eq!(x.slice_step(0, .., -1).to_vec(), [4.0, 3.0, 2.0, 1.0]);
@@ -658,7 +658,7 @@ impl<T: Element> Tensor<T> {
     /// The tensor with axes reversed.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// assert_eq!(x.flip(0).to_vec(), [3.0, 4.0, 1.0, 2.0]);
     /// assert_eq!(x.flip([0, 1]).to_vec(), [4.0, 3.0, 2.0, 1.0]);
@@ -683,7 +683,7 @@ impl<T: Element> Tensor<T> {
     /// The tensor with a new axis of size 1 before `axis`; `-1` appends one.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::ones([2, 3]);
     /// assert_eq!(*x.unsqueeze(0).shape(), [1, 2, 3]);
     /// assert_eq!(*x.unsqueeze(-1).shape(), [2, 3, 1]);
@@ -697,7 +697,7 @@ impl<T: Element> Tensor<T> {
     /// The tensor repeated along axes of size 1 and new leading axes, without copying.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32], [2.0]]);
     /// assert_eq!(x.broadcast_to([2, 3]).to_vec(), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
     /// ```
@@ -713,7 +713,7 @@ impl<T: Element> Tensor<T> {
     /// If the sizes do not add up to that of the axis.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let parts = Tensor::from([1.0f32, 2.0, 3.0]).split(0, &[1, 2]);
     /// assert_eq!(parts[1].to_vec(), [2.0, 3.0]);
     /// ```
@@ -738,7 +738,7 @@ impl<T: Element> Tensor<T> {
     /// and as in PyTorch there may be fewer than `n`.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let parts = Tensor::from([1.0f32, 2.0, 3.0]).chunk(0, 2);
     /// assert_eq!((parts[0].numel(), parts[1].numel()), (2, 1));
     /// ```
@@ -755,7 +755,7 @@ impl<T: Element> Tensor<T> {
     /// The elements `i, i + offset` of two axes, along a new last axis.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// assert_eq!(x.diagonal(0, 1, 0).to_vec(), [1.0, 4.0]);
     /// ```
@@ -768,7 +768,7 @@ impl<T: Element> Tensor<T> {
     /// new last axis is within the window.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1.0f32, 2.0, 3.0]);
     /// assert_eq!(x.unfold(0, 2, 1).to_vec(), [1.0, 2.0, 2.0, 3.0]);
     /// ```
@@ -787,7 +787,7 @@ impl<T: Element> From<T> for Tensor<T> {
 /// The elements of an array, in as many axes as it is nested.
 ///
 /// ```
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 /// let x = Tensor::from([[[1i64, 2], [3, 4], [5, 6]]]);
 /// assert_eq!((x.shape().to_vec(), x.at(&[0, 2, 1])), (vec![1, 3, 2], 6));
 /// ```
@@ -830,7 +830,7 @@ impl<T: Element> From<Vec<T>> for Tensor<T> {
 /// The items of an iterator along one axis.
 ///
 /// ```
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 /// let squares: Tensor<i64> = (1..4).map(|i| i * i).collect();
 /// assert_eq!(squares, Tensor::from([1, 4, 9]));
 /// ```
@@ -843,7 +843,7 @@ impl<T: Element> FromIterator<T> for Tensor<T> {
 /// The rows of a matrix; an error if they differ in length.
 ///
 /// ```
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 /// let x = Tensor::try_from(vec![vec![1i64, 2], vec![3, 4]]).unwrap();
 /// assert_eq!(x, Tensor::from([[1, 2], [3, 4]]));
 /// let error = Tensor::try_from(vec![vec![1i64, 2], vec![3]]).unwrap_err();
@@ -899,8 +899,8 @@ impl<T: Element> Tensor<T> {
     /// If the layout exceeds the tensor.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::layout::Layout;
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::layout::Layout;
     /// let x = Tensor::from([1.0f32, 2.0, 3.0]);
     /// let windows = Layout::contiguous([3].into()).unfold("windows", 0, 2, 1).unwrap();
     /// assert_eq!(x.as_strided(&windows).to_vec(), [1.0, 2.0, 2.0, 3.0]);

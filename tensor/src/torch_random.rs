@@ -21,7 +21,8 @@
 //! `aten/src/ATen/native/cpu/DistributionTemplates.h` in PyTorch.
 //!
 //! ```
-//! use retrograd_tensor::{Tensor, torch_random::TorchRng};
+//! use retrograd::prelude::*;
+//! use retrograd::tensor::torch_random::TorchRng;
 //! let x: Tensor = TorchRng::manual_seed(123).rand([2, 2]);
 //! assert_eq!(x.to_string(), "tensor([[0.2961, 0.5166],\n        [0.2517, 0.6886]])");
 //! ```
@@ -107,7 +108,7 @@ impl TorchRng {
     /// As `torch.rand`: uniform in `[0, 1)`.
     ///
     /// ```
-    /// # use retrograd_tensor::torch_random::TorchRng;
+    /// use retrograd::tensor::torch_random::TorchRng;
     /// let x = TorchRng::manual_seed(0).rand::<f32>([2]);
     /// assert!((x.at(&[0]) - 0.4963).abs() < 1e-4); // as torch.rand(2)
     /// ```
@@ -134,7 +135,7 @@ impl TorchRng {
     /// As `torch.randn`: normal with mean 0 and standard deviation 1.
     ///
     /// ```
-    /// # use retrograd_tensor::torch_random::TorchRng;
+    /// use retrograd::tensor::torch_random::TorchRng;
     /// let x = TorchRng::manual_seed(0).randn::<f32>([2]);
     /// assert!((x.at(&[0]) - 1.5410).abs() < 1e-4); // as torch.randn(2)
     /// ```
@@ -155,7 +156,7 @@ impl TorchRng {
     /// If `std` is negative, or either is NaN.
     ///
     /// ```
-    /// # use retrograd_tensor::torch_random::TorchRng;
+    /// use retrograd::tensor::torch_random::TorchRng;
     /// let x = TorchRng::manual_seed(0).normal::<f32>([2], 10.0, 2.0);
     /// assert!((x.at(&[0]) - 13.082).abs() < 1e-3);
     /// ```
@@ -201,7 +202,7 @@ impl TorchRng {
     /// If `lo..hi` is empty.
     ///
     /// ```
-    /// # use retrograd_tensor::torch_random::TorchRng;
+    /// use retrograd::tensor::torch_random::TorchRng;
     /// let x = TorchRng::manual_seed(0).randint(0i64, 10, [3]);
     /// assert_eq!(x.to_vec(), [4, 9, 3]); // as torch.randint(0, 10, (3,))
     /// ```
@@ -221,7 +222,7 @@ impl TorchRng {
     /// As `torch.randperm(n)`: the numbers `0..n` in random order.
     ///
     /// ```
-    /// # use retrograd_tensor::torch_random::TorchRng;
+    /// use retrograd::tensor::torch_random::TorchRng;
     /// let x = TorchRng::manual_seed(0).randperm::<i64>(4);
     /// assert_eq!(x.to_vec(), [0, 1, 3, 2]);
     /// ```

@@ -1,5 +1,5 @@
 //! Each concept has an example that checks something: every group of public methods, and the public
-//! functions of every file.
+//! functions of every file. It works when it is pasted into a program that depends on `retrograd`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,7 @@ const INTERNAL: &[&str] = &[
     "/attention/engine/",
     "/attention/parts/heads.rs",
     "/checkpoint/",
+    "distributed/src/",
     "/replacing.rs",
     "/testing.rs",
     "study/src/attention/",
@@ -73,24 +74,53 @@ fn without_example(source: &str) -> Vec<&str> {
     groups.iter().map(|group| group.0).collect()
 }
 
+/// The lines of examples that do not work in such a program: hidden ones, which readers cannot copy,
+/// and names of other crates. As `cargo test --doc` compiles the rest with `retrograd`, it works.
+fn not_portable(source: &str) -> Vec<&str> {
+    let mut inside = false;
+    let lines = source.lines().map(str::trim).filter_map(|line| {
+        let text = line.strip_prefix("///").or(line.strip_prefix("//!"))?.trim_start();
+        inside ^= text.starts_with("```");
+        Some((inside, text))
+    });
+    let wrong = |text: &str| text.starts_with("# ") || text.contains("retrograd_");
+    lines.filter(|&(inside, text)| inside && wrong(text)).map(|(_, text)| text).collect()
+}
+
 #[test]
 fn every_group_of_public_functions_has_an_example() {
     let root = &retrograd_support::path("");
     let mut files = Vec::new();
-    for name in ["tensor", "autograd", "nn", "study"] {
+    for name in ["tensor", "autograd", "nn", "distributed", "study"] {
         rust_files(&root.join(name).join("src"), &mut files);
     }
     assert!(files.len() > 100);
-    let mut missing = Vec::new();
+    let (mut missing, mut wrong) = (Vec::new(), Vec::new());
     for file in files {
         let path = file.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
+        let source = fs::read_to_string(&file).unwrap();
+        wrong.extend(not_portable(&source).iter().map(|line| format!("{path}: {line}")));
         if !INTERNAL.iter().any(|part| path.contains(part)) {
-            let source = fs::read_to_string(&file).unwrap();
             missing.extend(without_example(&source).iter().map(|group| format!("{path} {group}")));
         }
     }
     missing.sort();
     assert!(missing.is_empty(), "without an example that asserts:\n{}", missing.join("\n"));
+    assert!(wrong.is_empty(), "examples do not work in a program:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_example_that_cannot_be_copied_is_found() {
+    let source = "
+/// # Two
+/// ```
+/// # let x = X::two();
+/// use retrograd::prelude::*;
+/// use retrograd_nn::X;
+/// ```
+/// see [`retrograd_nn::X`]
+fn retrograd_x() {}";
+    assert_eq!(not_portable(source), ["# let x = X::two();", "use retrograd_nn::X;"]);
 }
 
 #[test]

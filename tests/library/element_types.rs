@@ -6,7 +6,7 @@ use retrograd_support::fixture;
 
 #[test]
 fn every_element_type_of_pytorch_is_read() {
-    let file = Checkpoint::load(&fixture("dtypes.safetensors")).unwrap();
+    let file = Checkpoint::load(fixture("dtypes.safetensors")).unwrap();
     assert!(file.unsupported.is_empty(), "{:?}", file.unsupported);
     let bits = |t: &AnyTensor| -> Vec<u64> {
         t.to_float::<f64>().unwrap().to_vec().into_iter().map(f64::to_bits).collect()

@@ -17,7 +17,7 @@ struct Files {
 
 impl Files {
     fn new() -> Files {
-        let fixture = Checkpoint::load(&retrograd_support::fixture("foreign.safetensors")).unwrap();
+        let fixture = Checkpoint::load(retrograd_support::fixture("foreign.safetensors")).unwrap();
         Files { fixture, folder: TempDir::new().unwrap() }
     }
 
@@ -36,7 +36,7 @@ impl Files {
     }
 
     fn npy(&self, name: &str) -> Result<AnyTensor, CheckpointError> {
-        npy::load(&self.write(&self.bytes(name)))
+        npy::load(self.write(&self.bytes(name)))
     }
 
     /// What is said of an array that is read from these bytes.
@@ -198,7 +198,7 @@ fn damaged_arrays_are_refused() {
 fn archives_of_numpy_are_read() {
     let files = Files::new();
     for name in ["npz", "npz.compressed"] {
-        let file = npz::load(&files.write(&files.bytes(name))).unwrap();
+        let file = npz::load(files.write(&files.bytes(name))).unwrap();
         assert_eq!(file.tensors.len(), 4, "{name}");
         let float = |key: &str| file.tensors[key].to_float::<f64>().unwrap();
         assert_eq!(float("x"), Tensor::from([[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]));
@@ -206,14 +206,14 @@ fn archives_of_numpy_are_read() {
         assert!(matches!(&file.tensors["mask"], AnyTensor::Bool(t) if t.item()));
         assert_eq!(float("zeros"), Tensor::zeros([30, 30]));
     }
-    let file = npz::load(&files.write(&files.bytes("npz.mixed"))).unwrap();
+    let file = npz::load(files.write(&files.bytes("npz.mixed"))).unwrap();
     assert_eq!(
         file.get::<f32>("").unwrap_err().to_string(),
         "the checkpoint has no f32 tensor \
          words: it is <U1 [2], whose elements are strings"
     );
     assert_eq!(file.tensors["x"].to_float::<f64>().unwrap().to_vec(), [1.0, 1.0]);
-    assert!(npz::load(&files.write(&files.bytes("npz.none"))).unwrap().tensors.is_empty());
+    assert!(npz::load(files.write(&files.bytes("npz.none"))).unwrap().tensors.is_empty());
 }
 
 /// A zip archive of files that are not compressed, with a directory of names and numbers of files.
@@ -280,7 +280,7 @@ fn archives_with_other_entries_are_read_and_shared_bytes_refused() {
     // The second entry begins inside the first, after a header of 30 bytes and a name.
     let at = bytes.len() - 22 - 5 - 4;
     bytes[at..at + 4].copy_from_slice(&35u32.to_le_bytes());
-    let said = npz::load(&files.write(&bytes)).unwrap_err().to_string();
+    let said = npz::load(files.write(&bytes)).unwrap_err().to_string();
     assert!(said.ends_with(shared), "{said}");
 }
 
@@ -312,15 +312,15 @@ fn saved_archives_are_loaded_unchanged() {
     model.load_state_dict(&back.get("model").unwrap()).unwrap();
     if let Some(folder) = exports() {
         fs::create_dir_all(&folder).unwrap();
-        npz::save(&folder.join("arrays.npz"), &file.tensors).unwrap();
-        file.save_plain(&folder.join("arrays.safetensors")).unwrap();
+        npz::save(folder.join("arrays.npz"), &file.tensors).unwrap();
+        file.save_plain(folder.join("arrays.safetensors")).unwrap();
     }
 }
 
 #[test]
 fn damaged_archives_are_refused() {
     let files = Files::new();
-    let load = |bytes: &[u8]| npz::load(&files.write(bytes));
+    let load = |bytes: &[u8]| npz::load(files.write(bytes));
     for name in ["npz", "npz.compressed"] {
         let whole = files.bytes(name);
         let sound = load(&whole).unwrap();

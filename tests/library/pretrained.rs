@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 fn logits_file(name: &str) -> Checkpoint {
-    Checkpoint::load(&fixture(name).join("logits.safetensors")).unwrap()
+    Checkpoint::load(fixture(name).join("logits.safetensors")).unwrap()
 }
 
 /// The logits of the tokens of a fixture.
@@ -39,7 +39,7 @@ fn near<T: Storable>(model: &Gpt<T>, file: &Checkpoint, name: &str, bound: f64) 
 
 /// The weights of a fixture, under the names and in the layout of the file.
 fn weights(name: &str) -> Checkpoint {
-    Checkpoint::load(&fixture(name).join("model.safetensors")).unwrap()
+    Checkpoint::load(fixture(name).join("model.safetensors")).unwrap()
 }
 
 /// A folder with another configuration or other weights than a fixture.
@@ -71,7 +71,7 @@ impl Folder {
 
     fn weights(&self, tensors: BTreeMap<String, AnyTensor>) -> &Folder {
         let file = Checkpoint { tensors, ..Checkpoint::new() };
-        file.save_plain(&self.path().join("model.safetensors")).unwrap();
+        file.save_plain(self.path().join("model.safetensors")).unwrap();
         self
     }
 
@@ -91,7 +91,7 @@ impl Folder {
 #[test]
 fn gpt2_gives_the_logits_of_transformers() {
     let file = logits_file("gpt2");
-    let model = Gpt::<f32>::from_pretrained(&fixture("gpt2")).unwrap();
+    let model = Gpt::<f32>::from_pretrained(fixture("gpt2")).unwrap();
     let config = GptConfig {
         vocab: 65,
         context: 16,
@@ -105,7 +105,7 @@ fn gpt2_gives_the_logits_of_transformers() {
     assert_eq!(*model.config(), config);
     near(&model, &file, "logits.f32", 1e-5);
     // A file of f32 into a model of f64.
-    let wide = Gpt::<f64>::from_pretrained(&fixture("gpt2")).unwrap();
+    let wide = Gpt::<f64>::from_pretrained(fixture("gpt2")).unwrap();
     near(&wide, &file, "logits.f64", 1e-13);
     // The test can fail: nanoGPT's activation is another function.
     let exact =
@@ -118,7 +118,7 @@ fn gpt2_gives_the_logits_of_transformers() {
 #[test]
 fn llama_gives_the_logits_of_transformers() {
     let file = logits_file("llama");
-    let model = Gpt::<f32>::from_pretrained(&fixture("llama")).unwrap();
+    let model = Gpt::<f32>::from_pretrained(fixture("llama")).unwrap();
     let config = GptConfig {
         vocab: 65,
         context: 16,
@@ -133,7 +133,7 @@ fn llama_gives_the_logits_of_transformers() {
     };
     assert_eq!(*model.config(), config);
     near(&model, &file, "logits.default.f32", 1e-5);
-    let wide = Gpt::<f64>::from_pretrained(&fixture("llama")).unwrap();
+    let wide = Gpt::<f64>::from_pretrained(fixture("llama")).unwrap();
     near(&wide, &file, "logits.default.f64", 1e-13);
     // Other rotary positions, in the form of version 5 of transformers and in that before.
     let linear = json!({ "rope_type": "linear", "factor": 4.0 });
@@ -278,7 +278,7 @@ fn a_tied_head_may_be_absent_or_present() {
         folder.weights(dict.clone()).config(json!({ "tie_word_embeddings": false })).refused();
     assert!(said.contains("missing: lm_head.weight"), "{said}");
     // It can be asked for: then it begins as a copy.
-    let model = Gpt::<f32>::from_pretrained(&fixture("llama")).unwrap();
+    let model = Gpt::<f32>::from_pretrained(fixture("llama")).unwrap();
     let map = pretrained::llama(model.config()).tie("lm_head.weight", "model.embed_tokens.weight");
     let file = Checkpoint { tensors: dict, ..Checkpoint::new() };
     model.load_state_dict(&map.import(&file).unwrap()).unwrap();
@@ -336,7 +336,7 @@ fn spellings_of_gpt2_are_the_same_model() {
     for (file, tensors) in [("a.safetensors", first), ("b.safetensors", second)] {
         index.extend(tensors.keys().map(|name| (name.clone(), file)));
         let file_of = Checkpoint { tensors, ..Checkpoint::new() };
-        file_of.save_plain(&folder.path().join(file)).unwrap();
+        file_of.save_plain(folder.path().join(file)).unwrap();
     }
     let path = folder.path().join("model.safetensors.index.json");
     fs::write(&path, json!({ "metadata": {}, "weight_map": index }).to_string()).unwrap();
@@ -398,7 +398,7 @@ fn weights_that_do_not_fit_are_refused_with_all_differences() {
     );
     assert_eq!(said.lines().filter(|line| line.starts_with("  shape of ")).count(), 28);
     // Not transposed, as nanoGPT has them.
-    let model = Gpt::<f32>::from_pretrained(&fixture("gpt2")).unwrap();
+    let model = Gpt::<f32>::from_pretrained(fixture("gpt2")).unwrap();
     let mut nanogpt = Checkpoint::new();
     nanogpt.put("", &model.state_dict());
     let said = Folder::of("gpt2").weights(nanogpt.tensors).refused();
@@ -489,12 +489,12 @@ fn saved_models_are_loaded_unchanged_and_hold_the_tensors_of_transformers() {
     for name in ["gpt2", "llama"] {
         let theirs = weights(name);
         let folder = TempDir::new().unwrap();
-        let model = Gpt::<f32>::from_pretrained(&fixture(name)).unwrap();
+        let model = Gpt::<f32>::from_pretrained(fixture(name)).unwrap();
         model.save_pretrained(folder.path()).unwrap();
         let again = Gpt::<f32>::from_pretrained(folder.path()).unwrap();
         assert_eq!(again.config(), model.config());
         same_dict(&again.state_dict(), &model.state_dict());
-        let file = Checkpoint::load(&folder.path().join("model.safetensors")).unwrap();
+        let file = Checkpoint::load(folder.path().join("model.safetensors")).unwrap();
         assert_eq!(file.read_note::<String>("format").unwrap(), "pt");
         // The tensors of the original, and the head also where it is tied.
         let mut ours: StateDict<f32> = file.get("").unwrap();
@@ -503,7 +503,7 @@ fn saved_models_are_loaded_unchanged_and_hold_the_tensors_of_transformers() {
         }
         same_dict(&ours, &theirs.get("").unwrap());
         // In f64, too, and as a model of f32 that was computed in f64.
-        let wide = Gpt::<f64>::from_pretrained(&fixture(name)).unwrap();
+        let wide = Gpt::<f64>::from_pretrained(fixture(name)).unwrap();
         wide.save_pretrained(folder.path()).unwrap();
         let text = fs::read_to_string(folder.path().join("config.json")).unwrap();
         assert!(text.contains("\"dtype\": \"float64\""), "{text}");
@@ -619,7 +619,7 @@ fn every_exportable_model_gives_the_same_logits_after_a_round_trip() {
     let token = |i: &[usize]| ((7 * i[0] + 5 * i[1] * i[1]) % 65) as i64;
     file.tensors.insert("tokens".into(), Tensor::from_fn([2, 16], token).into());
     let fixtures =
-        ["gpt2", "llama"].map(|name| (name, Gpt::<f32>::from_pretrained(&fixture(name)).unwrap()));
+        ["gpt2", "llama"].map(|name| (name, Gpt::<f32>::from_pretrained(fixture(name)).unwrap()));
     let own = exportable();
     let own = own.iter().enumerate().map(|(i, (name, c))| (*name, shaken(c, i as u64)));
     for (name, model) in fixtures.into_iter().chain(own) {
@@ -635,8 +635,8 @@ fn every_exportable_model_gives_the_same_logits_after_a_round_trip() {
     let nanogpt = shaken::<f32>(&exportable()[0].1, 0);
     let mut weights = Checkpoint::new();
     weights.put("", &nanogpt.state_dict());
-    weights.save_plain(&folder.join("nanogpt.safetensors")).unwrap();
-    file.save_plain(&folder.join("logits.safetensors")).unwrap();
+    weights.save_plain(folder.join("nanogpt.safetensors")).unwrap();
+    file.save_plain(folder.join("logits.safetensors")).unwrap();
 }
 
 #[test]
@@ -690,7 +690,7 @@ fn what_transformers_do_not_have_is_not_written() {
 #[test]
 fn llama_of_meta_is_the_same_model_in_either_pairing() {
     let file = logits_file("llama");
-    let half = Gpt::<f64>::from_pretrained(&fixture("llama")).unwrap();
+    let half = Gpt::<f64>::from_pretrained(fixture("llama")).unwrap();
     assert_eq!(half.config().names, Names::Llama);
     let map = pretrained::llama_meta(half.config());
     let mut theirs = Checkpoint::new();

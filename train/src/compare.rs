@@ -1,32 +1,38 @@
-//! Several runs on one page: `--compare`.
+//! Several runs on one page: `compare`.
 
-use crate::cli::Args;
 use crate::files;
 use crate::folder::Folder;
-use crate::line::{Line, Step};
+use crate::line::{Line, Step, lines_of};
 use crate::looks::{self, Looks, Start};
 use crate::output::{note, say};
 use crate::page::restored;
 use crate::stop::{OrFailed, Result, failed};
+use clap::Args;
 use retrograd::nn::checkpoint::Checkpoint;
 use retrograd::study::{RunPage, RunStatus, compare_runs};
 use std::path::{Path, PathBuf};
 
-/// The default file.
-const DEFAULT: &str = "out/compare.html";
+/// Write a page that compares runs: losses, recipes, samples
+#[derive(Args, Debug)]
+pub struct Compare {
+    /// The folders of the runs
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+
+    /// The file of the page
+    #[arg(long, value_name = "FILE", default_value = "out/compare.html")]
+    out: PathBuf,
+}
 
 /// Writes a page of the runs in some folders. What cannot be read is reported, here and on the page, and the
 /// rest shown.
-pub fn compare(args: &Args) -> Result<()> {
-    let path = args.out.clone().unwrap_or(DEFAULT.into());
-    if path.is_dir() {
-        return failed(format!(
-            "{} is a folder; --out is the file of the page that --compare writes",
-            path.display()
-        ));
+pub fn compare(args: &Compare) -> Result<()> {
+    let path = args.out.display();
+    if args.out.is_dir() {
+        return failed(format!("{path} is a folder; --out is the file of the page"));
     }
-    write(&args.compare, &path)?;
-    say!("The page is {}", path.display());
+    write(&args.runs, &args.out)?;
+    say!("The page is {path}");
     Ok(())
 }
 
@@ -65,14 +71,10 @@ fn run(path: &Path, notes: &mut Vec<String>) -> std::result::Result<RunPage, Str
     }
     let bytes =
         files::read(&folder.log()).map_err(|e| format!("its log.jsonl cannot be read: {e}"))?;
-    let (mut log, mut damaged) = (Vec::new(), 0);
-    for text in String::from_utf8_lossy(&bytes).split_inclusive('\n') {
-        match Line::read(text) {
-            Ok(line) => log.push(line),
-            // The last line may have been cut off with the process that wrote it.
-            Err(_) => damaged += usize::from(text.ends_with('\n')),
-        }
-    }
+    let text = String::from_utf8_lossy(&bytes);
+    let (log, damaged) = lines_of(&text, Line::read);
+    let (mut log, damaged): (Vec<Line>, _) =
+        (log.into_iter().map(|(line, _)| line).collect(), damaged.len());
     if log.is_empty() {
         return Err(match damaged {
             0 => "its log.jsonl is empty".into(),

@@ -1,7 +1,8 @@
 //! A run that starts from the weights of another one.
 
-use crate::cli::Args;
-use crate::folder::Folder;
+use crate::checkpoints::Which;
+use crate::cli::NewRun;
+use crate::pretrained;
 use crate::recipe::Recipe;
 use crate::run::Run;
 use crate::stop::{Result, failed, usage};
@@ -15,21 +16,24 @@ use std::path::Path;
 pub struct Parent {
     /// Its folder or file, as it was named.
     pub name: String,
-    pub run: Run<()>,
+    pub run: Run,
 }
 
 impl Parent {
-    /// Loads the model of a run: of its folder, or of one of its checkpoints.
-    pub fn load(path: &Path) -> Result<Parent> {
-        let file = match path.is_file() {
-            true => path.to_path_buf(),
-            false => Folder::earlier(Some(path))?.checkpoint(),
+    /// Loads the model of a run, of one of its checkpoints, or of another program.
+    pub fn load(path: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Parent> {
+        let run = match path.is_file() {
+            true => Run::load_model(path)?,
+            false => {
+                let tokenizer = tokenizer.filter(|_| pretrained::is_there(path));
+                Run::of_folder(Some(path), Which::Last, tokenizer)?
+            }
         };
-        Ok(Parent { name: path.display().to_string(), run: Run::load_model(&file)? })
+        Ok(Parent { name: path.display().to_string(), run })
     }
 
     /// Checks that a recipe has the model of this run.
-    pub fn check(&self, recipe: &Recipe, args: &Args) -> Result<()> {
+    pub fn check(&self, recipe: &Recipe, args: &NewRun) -> Result<()> {
         let name = &self.name;
         let changed = self.run.recipe.differences(recipe, &Recipe::TRAINING);
         if !changed.is_empty() {
@@ -40,7 +44,7 @@ impl Parent {
             ));
         }
         let known = &self.run.recipe.tokenizer;
-        let same = match &args.tokenizer {
+        let same = match &args.recipe.tokenizer {
             None => true,
             Some(file @ TokenizerKind::File(_)) => {
                 file.make(&Documents::default())? == self.run.tokenizer
@@ -66,7 +70,8 @@ impl Parent {
                     vocabulary.chars().iter().copied().filter(|c| !used.contains(c)).collect();
                 failed(format!(
                     "the vocabularies of {} and {} differ. Only in the text: {}. Only in the run: \
-                     {}. The run has {} characters; the weights have no rows for others",
+                     {}. The run has {} characters; the weights have no rows for others. A run \
+                     that was trained with --tokenizer byte has tokens for every text",
                     self.name,
                     text.source.name(),
                     list(&unknown),

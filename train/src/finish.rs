@@ -1,53 +1,48 @@
 //! The end of a run: the final loss, samples, and commands to try next.
 
-use crate::cli::{Args, COMMAND, quoted};
-use crate::evaluate::{described, metrics};
+use crate::cli::{program, quoted};
+use crate::evaluate::described;
 use crate::folder::Folder;
 use crate::line::{Done, Evaluation, Line, Metrics, PerByte, Step};
 use crate::log::Log;
 use crate::output::{note, say};
 use crate::progress::duration;
 use crate::recipe::Recipe;
-use crate::rescue::interrupted;
-use crate::run::{Purpose, Run};
-use crate::samples::{Speed, print_sample, prompts};
+use crate::run::Run;
+use crate::sample::{Speed, print_sample, prompts};
+use crate::session::Session;
 use crate::signals::StopRequest;
 use crate::stop::Result;
-use crate::text::Text;
 use crate::tokenizer::TokenizerKind;
+use crate::train::Job;
 use indicatif::{HumanBytes, HumanCount};
 use retrograd::nn::StateDict;
-use retrograd::nn::text::Corpus;
+use retrograd::nn::training::Purpose;
 use retrograd::prelude::*;
-
-/// Tokens of a sample after training.
-const SAMPLE: u64 = 300;
 
 /// Evaluates, on all ranks; then rank 0 samples. `seconds` is the training time.
 pub fn finish(
-    run: &Run,
-    (text, corpus): (&Text, &Corpus),
-    folder: &Folder,
+    session: &Session<'_>,
     log: Option<&mut Log>,
-    args: &Args,
+    &Job { flags, quiet, .. }: &Job<'_>,
     seconds: f64,
     request: &StopRequest,
 ) -> Result<()> {
-    let ranks = &run.training.ranks;
-    let metrics = metrics(&run.model, &corpus.windows(run.recipe.context), ranks, request);
+    let Session { run, text, corpus, folder, ranks, .. } = *session;
+    let metrics = session.metrics(&corpus.windows(run.recipe.context), request);
     let signal = ranks.share(&request.exit_code()).into_iter().find_map(|code| code);
     let Some(log) = log else { return Ok(()) };
     folder.check()?;
-    let interrupted = |code| interrupted(run, folder, code);
+    let interrupted = |code| session.interrupted(code);
     let stop = || request.exit_code().map(interrupted);
     let Some(metrics) = metrics else {
         return signal.map_or(Ok(()), |code| Err(interrupted(code)));
     };
     let val_loss = metrics.loss();
     if !val_loss.is_finite() {
-        return run.diverged(folder, format!("the loss on held-out text is {val_loss}"));
+        return session.diverged(format!("the loss on held-out text is {val_loss}"));
     }
-    let (steps, params) = (run.step, run.model.num_parameters());
+    let (steps, params) = (session.step(), run.model.num_parameters());
     let others = Some(Metrics {
         per_byte: PerByte::of(&metrics, corpus.lost_share()),
         perplexity: metrics.perplexity(),
@@ -63,21 +58,21 @@ pub fn finish(
 
     // Everything is saved here: a closed pipe loses nothing.
     let prompts = prompts(run, &beginnings);
-    if !args.quiet {
-        let mut rng = Rng::new(run.recipe.seed_for(Purpose::Samples));
+    if !quiet {
+        let mut rng = Rng::new(Purpose::Samples.seed(run.recipe.seed));
         let mut speed = Speed::default();
         for prompt in &prompts {
             if let Some(stop) = stop() {
                 return Err(stop);
             }
             say!("\n\x20   ~ ~ ~\n");
-            let count = args.tokens.unwrap_or(SAMPLE) as usize;
-            let sample = print_sample(run, prompt, count, args, &mut rng, || {
-                if let Some(stop) = stop() {
-                    say!("");
-                    stop.leave();
-                }
-            })?;
+            let sample =
+                print_sample(run, prompt, flags.tokens, &flags.sampling, &mut rng, || {
+                    if let Some(stop) = stop() {
+                        say!("");
+                        stop.leave();
+                    }
+                })?;
             speed.add(sample.speed);
         }
         say!("\n\x20   ~ ~ ~\n");
@@ -91,20 +86,20 @@ pub fn finish(
         described(&metrics, corpus.lost_share())
     );
     note_if_worse_than_uniform(run, val_loss);
-    if !args.quiet {
-        note_exchange(run, log);
+    if !quiet {
+        note_exchange(session, log);
         note_if_overfitted(log, folder);
     }
     folder.check()?;
     say!("Files are in {}", folder.name());
-    if !args.quiet {
+    if !quiet {
         print_next_commands(run, folder, &prompts[0]);
     }
     Ok(())
 }
 
 /// Prints the time of the exchange of gradients between ranks, and their shares of the optimiser's state.
-fn note_exchange(run: &Run, log: &Log) {
+fn note_exchange(session: &Session<'_>, log: &Log) {
     let median = |part: fn(&Step) -> Option<f64>| {
         let mut all: Vec<f64> = log.steps().filter_map(|step| part(&step)).collect();
         all.sort_by(f64::total_cmp);
@@ -117,9 +112,9 @@ fn note_exchange(run: &Run, log: &Log) {
         say!(
             "{} ranks: gradients were exchanged for {exchange:.2} ms of a step of {step:.2} ms, {:.0} % of it during \
              backward passes (medians); rank 0 has {} of the optimiser's state.",
-            run.training.ranks.count(),
+            session.ranks.count(),
             100.0 * (1.0 - exposed / exchange),
-            HumanBytes(bytes(&run.training.optimizer.state_dict())),
+            HumanBytes(bytes(&session.trainer.optimizer().state_dict())),
         );
     }
 }
@@ -152,7 +147,7 @@ fn note_if_overfitted(log: &Log, folder: &Folder) {
             last.val_loss
         );
         if best.step > 0 && folder.best().exists() {
-            say!("That model is in {}: --checkpoint best.", folder.best().display());
+            say!("That model is in {}: sample --checkpoint best.", folder.best().display());
         }
     }
 }
@@ -174,26 +169,19 @@ fn print_next_commands(run: &Run, folder: &Folder, prompt: &str) {
     };
     let Recipe { layers, heads, width, .. } = run.recipe;
     let (deeper, wider) = (layers + 2, (width * 3 / 2).next_multiple_of(heads));
-    let (same, what, other) = match &run.source.file {
-        None => (
-            String::new(),
-            "train on another text; here the grammar of the default text",
-            " -- --data examples/next_token/tales.txt",
-        ),
-        Some(file) => (
-            format!(" --data {}", quoted(&file.display().to_string())),
-            "train on the default text",
-            "",
-        ),
-    };
+    let file = run.source.as_ref().and_then(|source| source.file.as_ref());
+    let data = file.map_or_else(String::new, |file| {
+        format!(" --data {}", quoted(&file.display().to_string()))
+    });
+    let program = program();
     say!(
         "
 What to try next:
     sample at a lower temperature
-        {COMMAND} -- --out {out} --sample {prompt} --temperature 0.5
+        {program} sample --out {out} --temperature 0.5 {prompt}
     train a larger model
-        {COMMAND} -- --layers {deeper} --heads {heads} --width {wider}{tokenizer}{same}
-    {what}
-        {COMMAND}{other}"
+        {program} train --layers {deeper} --heads {heads} --width {wider}{tokenizer}{data}
+    see the next step, event by event
+        {program} xray --out {out}"
     );
 }

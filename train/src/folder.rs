@@ -6,8 +6,8 @@ use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The default folder of the first run; further ones are `out/next_token-2` and so on.
-const DEFAULT: &str = "out/next_token";
+/// The default folder of the first run; further ones are `out/run-2` and so on.
+const DEFAULT: &str = "out/run";
 /// Locked while a process trains in the folder. It is not removed afterwards, because another process
 /// may have locked it meanwhile.
 const LOCK: &str = "run.lock";
@@ -50,7 +50,7 @@ impl Folder {
         folder.lock()?;
         if folder.checkpoint().exists() {
             return usage(format!(
-                "{} contains a run already; add --resume to continue it, or name another folder",
+                "{} contains a run already; resume it, or name another folder",
                 folder.name()
             ));
         }
@@ -150,7 +150,7 @@ impl Folder {
     /// New locked folders, in case this one was removed: one beside it, then one among the temporary
     /// files.
     pub fn fallbacks(&self) -> impl Iterator<Item = Result<Folder>> {
-        let name = self.absolute.file_name().unwrap_or("next_token".as_ref());
+        let name = self.absolute.file_name().unwrap_or("run".as_ref());
         let temporary = std::env::temp_dir().join(name);
         [self.absolute.clone(), temporary].into_iter().map(|path| {
             let free = numbered(path).skip(1).find(|path| is_free(path)).expect("many numbers");

@@ -1,6 +1,6 @@
-//! Runs of recipes that differ in some flags, and a table of their results.
+//! Runs of recipes that differ in some flags, and a table of their results: `grid`.
 
-use crate::cli::Args;
+use crate::cli::{Cli, Command, NewRun, RunFlags};
 use crate::compare;
 use crate::files;
 use crate::folder::Folder;
@@ -8,22 +8,42 @@ use crate::line::{Done, Line, PerByte};
 use crate::output::{note, say, silently};
 use crate::progress::duration;
 use crate::ranks::Ranks;
+use crate::resume;
 use crate::stop::{OrFailed, Result, Stop, usage};
-use crate::train_run;
-use clap::Parser;
+use crate::train::{Job, Train, fresh, train_run};
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The default folder.
-const DEFAULT: &str = "out/grid";
+/// Train a run for each combination of values of flags, and print a table
+///
+/// As `grid lr=1e-3,4e-3 seed=1,2,3 --preset fast`: six runs, each in a folder of --out. Under mpiexec, each rank
+/// trains whole runs. Finished runs are not repeated, interrupted ones are resumed.
+#[derive(Args, Debug)]
+pub struct Grid {
+    /// Flags of train, without --, and their values
+    #[arg(required = true, value_name = "FLAG=VALUES")]
+    values: Vec<String>,
+
+    /// The folder of the runs
+    #[arg(long, value_name = "DIR", default_value = "out/grid")]
+    out: PathBuf,
+
+    #[command(flatten)]
+    pub new: NewRun,
+
+    #[command(flatten)]
+    pub run: RunFlags,
+}
 
 /// A run of the grid.
 struct Point {
     /// The flags that vary, as `lr=1e-3,seed=2`.
     name: String,
-    args: Args,
+    folder: PathBuf,
+    args: Train,
 }
 
 /// The result of a run, or why it failed.
@@ -35,14 +55,16 @@ struct Outcome {
 
 /// Trains all runs of the grid, divided among the ranks, each run by one rank. A run that fails does not end the
 /// others; one that is finished is not repeated, and one that was interrupted is resumed.
-pub fn grid(args: &Args, ranks: &Ranks) -> Result<()> {
-    let root = args.out.clone().unwrap_or(DEFAULT.into());
-    let points = points(args, &root)?;
+///
+/// `line` is the command line.
+pub fn grid(args: &Grid, line: &[OsString], ranks: &Ranks) -> Result<()> {
+    let root = &args.out;
+    let points = points(args, line)?;
     let mut outcomes = Vec::new();
     let mut interrupted = None;
     for index in (ranks.rank()..points.len()).step_by(ranks.count()) {
-        let Point { name, args } = &points[index];
-        let result = match silently(|| run(args)) {
+        let point @ Point { name, .. } = &points[index];
+        let result = match silently(|| run(point)) {
             Ok(done) => {
                 let time = duration(done.seconds);
                 note!(
@@ -66,9 +88,9 @@ pub fn grid(args: &Args, ranks: &Ranks) -> Result<()> {
     let mut all: Vec<Outcome> = ranks.share(&outcomes).into_iter().flatten().collect();
     all.sort_by_key(|outcome| outcome.index);
     if ranks.is_first() {
-        report(&points, &all, &root)?;
-        if !args.no_page {
-            let folders: Vec<PathBuf> = points.iter().map(|point| root.join(&point.name)).collect();
+        report(&points, &all, root)?;
+        if !args.run.no_page {
+            let folders: Vec<PathBuf> = points.iter().map(|point| point.folder.clone()).collect();
             let path = root.join("compare.html");
             match silently(|| compare::write(&folders, &path)) {
                 Ok(()) => note!("The page of all runs is {}", path.display()),
@@ -83,9 +105,9 @@ pub fn grid(args: &Args, ranks: &Ranks) -> Result<()> {
 }
 
 /// All combinations of the values of the flags.
-fn points(args: &Args, root: &Path) -> Result<Vec<Point>> {
+fn points(args: &Grid, line: &[OsString]) -> Result<Vec<Point>> {
     let mut combinations: Vec<Vec<(&str, &str)>> = vec![Vec::new()];
-    for part in &args.grid {
+    for part in &args.values {
         let Some((flag, values)) = part.split_once('=').filter(|(flag, _)| !flag.is_empty()) else {
             return usage(format!("{part:?} is not FLAG=VALUE,VALUE,.., as lr=1e-3,4e-3"));
         };
@@ -96,63 +118,57 @@ fn points(args: &Args, root: &Path) -> Result<Vec<Point>> {
         }
         combinations = longer;
     }
-    combinations.iter().map(|flags| point(flags, root)).collect()
+    combinations.iter().map(|flags| point(flags, args, line)).collect()
 }
 
 /// The run with these flags, beside those of the command line.
-fn point(flags: &[(&str, &str)], root: &Path) -> Result<Point> {
+fn point(flags: &[(&str, &str)], args: &Grid, line: &[OsString]) -> Result<Point> {
     let parts: Vec<String> = flags.iter().map(|(flag, value)| format!("{flag}={value}")).collect();
     // A name of a file.
     let name = parts.join(",").replace(['/', '\\'], "_");
-    let folder = root.join(&name);
-    let mut line = common_arguments();
-    line.extend(flags.iter().map(|(flag, value)| format!("--{flag}={value}").into()));
-    line.extend(["--out".into(), folder.clone().into_os_string(), "--quiet".into()]);
-    if folder.join("checkpoint.safetensors").exists() {
-        line.push("--resume".into());
+    let folder = args.out.join(&name);
+    let mut train: Vec<OsString> = vec![line[0].clone(), "train".into()];
+    train.extend(common(args, &line[2..]));
+    train.extend(flags.iter().map(|(flag, value)| format!("--{flag}={value}").into()));
+    train.extend(["--out".into(), folder.clone().into_os_string()]);
+    match Cli::read(&train) {
+        Ok(Cli { command: Some(Command::Train(args)), .. }) => Ok(Point { name, folder, args }),
+        Ok(_) => unreachable!("the command is train"),
+        Err(e) => {
+            let text = e.to_string();
+            usage(format!("{name}: {}", text.trim_start_matches("error: ").trim_end()))
+        }
     }
-    let args = Args::try_parse_from(line).or_else(|e| {
-        let text = e.to_string();
-        usage(format!("{name}: {}", text.trim_start_matches("error: ").trim_end()))
-    })?;
-    args.check()?;
-    Ok(Point { name, args })
 }
 
-/// The command line without `--grid` and `--out`.
-fn common_arguments() -> Vec<OsString> {
-    let (mut all, mut kept) = (std::env::args_os(), Vec::new());
-    kept.extend(all.next());
-    // Its values end at the next flag.
-    let mut in_grid = false;
+/// The arguments without the values of the grid and `--out`.
+fn common(args: &Grid, line: &[OsString]) -> Vec<OsString> {
+    let (mut all, mut kept) = (line.iter(), Vec::new());
     while let Some(argument) = all.next() {
         let text = argument.to_string_lossy();
-        if text.starts_with("--") {
-            in_grid = text == "--grid";
-            if text == "--out" {
-                all.next();
-                continue;
-            }
-        }
-        if !in_grid
-            && !text.starts_with("--grid=")
-            && !text.starts_with("--out=")
-            && text != "--quiet"
-        {
-            kept.push(argument);
+        if text == "--out" {
+            all.next();
+        } else if !text.starts_with("--out=") && !args.values.contains(&text.to_string()) {
+            kept.push(argument.clone());
         }
     }
     kept
 }
 
 /// Trains a run, unless it is finished.
-fn run(args: &Args) -> Result<Done> {
-    let folder = PathBuf::from(args.out.as_ref().expect("given"));
-    if let Some(done) = finished(&folder) {
+fn run(Point { folder, args, .. }: &Point) -> Result<Done> {
+    if let Some(done) = finished(folder) {
         return Ok(done);
     }
-    train_run(args, &Ranks::alone())?;
-    finished(&folder).ok_or("its log has no result").or_failed(folder.display())
+    let (ranks, out) = (Ranks::alone(), Some(&**folder));
+    let NewRun { data, recipe, .. } = &args.new;
+    let begin = || match folder.join("checkpoint.safetensors").exists() {
+        true => resume::earlier(out, recipe.steps, data.as_deref(), Some(recipe), &ranks),
+        false => fresh(&args.new, out, &args.pages, &ranks),
+    };
+    let job = Job { flags: &args.run, quiet: true, pages: &args.pages, preset: recipe.preset };
+    train_run(begin, &job, &ranks)?;
+    finished(folder).ok_or("its log has no result").or_failed(folder.display())
 }
 
 /// The result of a finished run.

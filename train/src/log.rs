@@ -2,7 +2,7 @@
 
 use crate::files;
 use crate::folder::Folder;
-use crate::line::{Evaluation, Line, Step};
+use crate::line::{Evaluation, Line, Step, lines_of};
 use crate::output::note;
 use crate::page::RunRecord;
 use crate::stop::{OrFailed, Result};
@@ -39,19 +39,10 @@ impl Log {
             Line::Evaluation(e) => e.step <= step,
             Line::Done(_) => false,
         };
-        let (mut kept, mut lines, mut unreadable) = (String::new(), Vec::new(), Vec::new());
-        for (number, text) in (1..).zip(text.split_inclusive('\n')) {
-            match Line::read(text) {
-                Ok(line) if stays(&line) => {
-                    lines.push(line);
-                    kept.extend([text.trim_end(), "\n"]);
-                }
-                Ok(_) => {}
-                // The last line may have been cut off with the process that wrote it.
-                Err(_) if !text.ends_with('\n') => {}
-                Err(why) => unreadable.push(format!(" (line {number}: {why})")),
-            }
-        }
+        let (mut lines, unreadable) = lines_of(&text, Line::read);
+        lines.retain(|(line, _)| stays(line));
+        let kept: String = lines.iter().flat_map(|(_, text)| [text.trim_end(), "\n"]).collect();
+        let lines: Vec<Line> = lines.into_iter().map(|(line, _)| line).collect();
         let known: BTreeSet<u64> = lines.iter().filter_map(Line::step).collect();
         let missing = step.saturating_sub(known.len() as u64);
         if !unreadable.is_empty() || missing > 0 {
@@ -60,7 +51,7 @@ impl Log {
                  pictures and the time lack them too",
                 path.display(),
                 unreadable.len(),
-                unreadable.first().map_or("", String::as_str),
+                unreadable.first().map_or_else(String::new, |why| format!(" ({why})")),
             );
         }
         let file = begin(&path, &kept)?;

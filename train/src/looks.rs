@@ -3,7 +3,7 @@
 
 use crate::files;
 use crate::folder::Folder;
-use crate::recipe::Recipe;
+use crate::line::lines_of;
 use retrograd::nn::checkpoint::write_atomically;
 use retrograd::study::{RunLook, grouped};
 use serde::{Deserialize, Serialize};
@@ -85,15 +85,10 @@ impl Looks {
         let path = folder.looks();
         let bytes = if path.exists() { files::read(&path)? } else { Vec::new() };
         let text = String::from_utf8_lossy(&bytes);
-        let (mut lines, mut unreadable) = (Vec::new(), 0);
-        for line in text.split_inclusive('\n') {
-            match serde_json::from_str::<Line>(line) {
-                Ok(line) if line.step() <= step => lines.push(line),
-                Ok(_) => {}
-                Err(_) => unreadable += usize::from(line.ends_with('\n')),
-            }
-        }
-        Ok((lines, unreadable))
+        let read = |text: &str| serde_json::from_str::<Line>(text).map_err(|e| e.to_string());
+        let (lines, unreadable) = lines_of(&text, read);
+        let lines = lines.into_iter().map(|(line, _)| line).filter(|line| line.step() <= step);
+        Ok((lines.collect(), unreadable.len()))
     }
 
     /// Writes a file with these lines, and opens it for appending.
@@ -158,9 +153,4 @@ fn words(value: &Value) -> String {
         }
         other => other.to_string(),
     }
-}
-
-/// The JSON form of a recipe.
-pub fn value(recipe: &Recipe) -> Value {
-    serde_json::to_value(recipe).expect("has a JSON form")
 }

@@ -1,9 +1,8 @@
 //! Printing to a pipe that may be closed (`| head`), or to a disk that may be full. `println!` panics
 //! then; here printing stops, the work continues, and the exit code reports the error.
-#![allow(dead_code, unused_imports, unused_macros)] // No example needs all of it.
 
 use retrograd::nn::text::Printable;
-use std::fmt::{Arguments, Display};
+use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -38,6 +37,7 @@ pub fn print(text: Arguments<'_>) {
 static SILENT: AtomicBool = AtomicBool::new(false);
 
 /// Prints nothing from now on, except errors.
+#[cfg(feature = "mpi")]
 pub fn silence() {
     SILENT.store(true, Relaxed);
 }
@@ -80,13 +80,6 @@ fn has_failed() -> bool {
 /// The exit code: `code`, unless printing failed.
 pub fn end(code: ExitCode) -> ExitCode {
     if has_failed() { ExitCode::FAILURE } else { code }
-}
-
-/// The exit code of a program with this result. An error is printed.
-pub fn exit_code<E: Display>(result: Result<(), E>) -> ExitCode {
-    let Err(e) = result else { return end(ExitCode::SUCCESS) };
-    fault(&format!("error: {e}"));
-    end(ExitCode::FAILURE)
 }
 
 /// Ends the program after a printing error, where only printing is left to do.

@@ -1,5 +1,6 @@
 //! The hyperparameters of a run.
 
+use crate::presets::Preset;
 use crate::stop::{Result, failed, usage};
 use crate::tokenizer::TokenizerKind;
 use clap::ValueEnum;
@@ -9,6 +10,7 @@ use retrograd::nn::{AttentionKind, ConfigError, MlpKind, NormKind, Positions, de
 use retrograd::prelude::*;
 use retrograd::study::grouped;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The decay rates of AdamW's moving averages.
 pub const BETAS: (f64, f64) = (0.9, 0.99);
@@ -57,79 +59,47 @@ pub enum ScheduleKind {
 /// What to do if memory runs out.
 pub const LESS_MEMORY: &str = "a smaller --width, --layers, --context or --batch needs less";
 
-/// Named recipes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Preset {
-    /// The recipe of fast for 2000 steps, for the generated tales
-    Tales,
-    /// nanoGPT's recipe for CPUs: 4 layers, 4 heads, 128 wide, context 64, batch 12, 2000 steps
-    NanogptCpu,
-    /// The size of nanogpt-cpu with the parts of current small models: RMS norm, rotary positions, QK-norm,
-    /// grouped queries, squared ReLU
-    Modern,
-    /// The lowest loss on tinyshakespeare after some seconds: 3 layers with the parts of modern and
-    /// ReLU, trained by Muon for 240 steps
-    Fast,
-    /// The lowest loss on tinyshakespeare after an hour on two cores: 6 layers, 4 heads, 256 wide, context
-    /// 256, batch 32, dropout 0.2, the parts of modern, trained by Muon for 4000 steps
-    Best,
-    /// The size of nanogpt-cpu with the parts of Llama: RMS norm, rotary positions, SwiGLU
-    Llama,
-    /// nanoGPT's "baby GPT": 6 layers, 6 heads, 384 wide, context 256, batch 64, dropout 0.2,
-    /// 5000 steps. Takes many hours on a CPU
-    Baby,
-    /// Trains in seconds, for a first test: 2 layers, 2 heads, 32 wide, context 32
-    Tiny,
-}
-
-/// The hyperparameters. Two runs with equal recipes and texts have equal weights, bit for bit (with
-/// another precision than f32, if both CPUs support it or neither does).
+/// The hyperparameters of a run. Two runs with equal recipes and texts have equal weights, bit for bit (with
+/// another precision than f32, if both CPUs support it or neither does). Older checkpoints lack some fields, which then have
+/// the values of nanoGPT's recipe, the default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Recipe {
-    #[serde(default)]
     pub tokenizer: TokenizerKind,
     pub layers: usize,
     pub heads: usize,
     pub width: usize,
     pub context: usize,
     pub dropout: f64,
-    #[serde(default)]
     pub attention: AttentionKind,
     /// Key and value heads; `None`: the default of the attention variant.
-    #[serde(default)]
     pub key_heads: Option<usize>,
-    #[serde(default)]
     pub qk_norm: bool,
-    #[serde(default)]
     pub norm: NormKind,
-    #[serde(default)]
     pub mlp: MlpKind,
-    #[serde(default)]
     pub positions: Positions,
-    #[serde(default)]
     pub optimizer: OptimizerKind,
-    #[serde(default)]
     pub schedule: ScheduleKind,
     /// Momentum of Muon; `None`: 0.85.
-    #[serde(default)]
     pub momentum: Option<f64>,
     /// Weight decay of matrices; `None`: 0.1 with AdamW, 0 with Muon.
-    #[serde(default)]
     pub weight_decay: Option<f64>,
     /// Learning rate of AdamW beside Muon; `None`: half of Muon's.
-    #[serde(default)]
     pub adam_lr: Option<f64>,
     pub batch: usize,
     /// The number of shards of a batch; `None`: 1, 2 or 4, by its size.
-    #[serde(default)]
     pub shards: Option<usize>,
     pub steps: u64,
     /// The peak learning rate.
     pub lr: f64,
     pub seed: u64,
     /// The precision of matrix multiplication.
-    #[serde(default, with = "name")]
+    #[serde(with = "name")]
     pub precision: MatmulPrecision,
+    /// All of the configuration, for weights that come from another program: it may have parts that have no
+    /// field of their own here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<GptConfig>,
 }
 
 /// A precision as its name.
@@ -147,101 +117,7 @@ mod name {
     }
 }
 
-impl Preset {
-    /// The name, as `--preset` has it.
-    pub fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
-    }
-
-    pub fn recipe(self) -> Recipe {
-        let nanogpt = Recipe {
-            tokenizer: TokenizerKind::Char,
-            layers: 4,
-            heads: 4,
-            width: 128,
-            context: 64,
-            dropout: 0.0,
-            attention: AttentionKind::Causal,
-            key_heads: None,
-            qk_norm: false,
-            norm: NormKind::LayerNorm,
-            mlp: MlpKind::Gelu,
-            positions: Positions::Learned,
-            optimizer: OptimizerKind::AdamW,
-            schedule: ScheduleKind::Cosine,
-            momentum: None,
-            weight_decay: None,
-            adam_lr: None,
-            batch: 12,
-            shards: None,
-            steps: 2000,
-            lr: 1e-3,
-            seed: 1337,
-            precision: MatmulPrecision::F32,
-        };
-        match self {
-            Preset::Tales => Recipe { steps: 2000, ..Preset::Fast.recipe() },
-            Preset::NanogptCpu => nanogpt,
-            Preset::Modern => Recipe { lr: 4e-3, ..nanogpt }.with_parts(GptConfig::modern()),
-            Preset::Llama => Recipe { lr: 4e-3, ..nanogpt }.with_parts(GptConfig::llama()),
-            Preset::Fast => Recipe {
-                layers: 3,
-                heads: 2,
-                mlp: MlpKind::Relu,
-                optimizer: OptimizerKind::Muon,
-                schedule: ScheduleKind::Wsd,
-                batch: 16,
-                steps: 240,
-                lr: 0.02,
-                ..nanogpt.with_parts(GptConfig::modern())
-            },
-            Preset::Best => Recipe {
-                layers: 6,
-                heads: 4,
-                width: 256,
-                context: 256,
-                dropout: 0.2,
-                optimizer: OptimizerKind::Muon,
-                schedule: ScheduleKind::Wsd,
-                momentum: Some(0.95),
-                weight_decay: Some(0.1),
-                adam_lr: Some(4e-3),
-                batch: 32,
-                steps: 4000,
-                lr: 0.02,
-                ..nanogpt.with_parts(GptConfig::modern())
-            },
-            Preset::Baby => Recipe {
-                layers: 6,
-                heads: 6,
-                width: 384,
-                context: 256,
-                dropout: 0.2,
-                batch: 64,
-                steps: 5000,
-                ..nanogpt
-            },
-            Preset::Tiny => Recipe {
-                layers: 2,
-                heads: 2,
-                width: 32,
-                context: 32,
-                batch: 8,
-                steps: 500,
-                lr: 3e-3,
-                ..nanogpt
-            },
-        }
-    }
-}
-
 impl Recipe {
-    /// The recipe with the parts of a configuration.
-    fn with_parts(self, parts: GptConfig) -> Recipe {
-        let GptConfig { attention, key_heads, qk_norm, norm, mlp, positions, .. } = parts;
-        Recipe { attention, key_heads, qk_norm, norm, mlp, positions, ..self }
-    }
-
     /// The parts that are not nanoGPT's, as text.
     pub fn parts(&self) -> String {
         let usual = Preset::NanogptCpu.recipe();
@@ -265,8 +141,12 @@ impl Recipe {
         parts.join(", ")
     }
 
-    /// The configuration of the model: without biases and with a tied head, as in nanoGPT's recipes.
+    /// The configuration of the model: without biases and with a tied head, as in nanoGPT's recipes, unless the
+    /// weights come from another program.
     pub fn model(&self, vocab: usize) -> GptConfig {
+        if let Some(config) = &self.config {
+            return GptConfig { dropout: self.dropout, ..config.clone() };
+        }
         GptConfig {
             vocab,
             context: self.context,
@@ -333,10 +213,7 @@ impl Recipe {
 
     /// Checks what the parser cannot check for one flag alone.
     pub fn check(&self) -> Result<()> {
-        match self.model(1).check() {
-            Ok(()) => Ok(()),
-            Err(e) => usage(e),
-        }
+        self.model(1).check().or_else(usage)
     }
 
     /// Checks that memory for the batch, weights, gradients and AdamW's two averages can be allocated
@@ -375,18 +252,19 @@ impl Recipe {
     /// The differences to another recipe, as text, without those in `ignored`; a recipe's fields have
     /// the names of the flags.
     pub fn differences(&self, asked: &Recipe, ignored: &[&str]) -> Vec<String> {
-        let fields = |recipe: &Recipe| match serde_json::to_value(recipe) {
-            Ok(serde_json::Value::Object(fields)) => fields,
-            other => unreachable!("a recipe is an object: {other:?}"),
-        };
-        let asked = fields(asked);
-        let differing = fields(self).into_iter().filter(|(name, value)| asked[name] != *value);
-        let differing = differing.filter(|(name, _)| !ignored.contains(&name.as_str()));
+        let (own, asked) = (self.to_json(), asked.to_json());
+        let fields = own.as_object().into_iter().flatten();
+        let differing = fields
+            .filter(|&(name, value)| asked[name] != *value && !ignored.contains(&name.as_str()));
         differing
             .map(|(name, value)| {
-                format!("--{}: {value}, not {}", name.replace('_', "-"), asked[&name])
+                format!("--{}: {value}, not {}", name.replace('_', "-"), asked[name])
             })
             .collect()
+    }
+
+    pub fn to_json(&self) -> Value {
+        serde_json::to_value(self).expect("has a JSON form")
     }
 
     /// The learning rate schedule in words.

@@ -1,17 +1,29 @@
-//! A prediction of the time of a training step on more cores.
+//! A prediction of the time of a training step on more cores: `scaling`.
 
-use crate::cli::Args;
+use crate::cli::NewRun;
 use crate::folder::Folder;
 use crate::output::say;
 use crate::ranks::Ranks;
+use crate::session::Session;
 use crate::stop::{Result, usage};
-use crate::train::take_step;
+use crate::train::new_run;
+use clap::Args;
 use retrograd::prelude::*;
 use retrograd::study::regions::{RegionTree, record};
 use retrograd::study::scaling::{Prediction, Rules, predict};
 use retrograd::tensor::machine::RegionCost;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// Predict the time of a training step on 1 to 64 cores, and what limits it
+///
+/// Records a step on one thread, predicts, and lists where most cores would be idle; then measures steps on the
+/// cores of this machine. docs/SCALING.md explains it.
+#[derive(Args, Debug)]
+pub struct Scaling {
+    #[command(flatten)]
+    pub new: NewRun,
+}
 
 /// The numbers of cores in the table.
 const CORES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -29,12 +41,12 @@ const ENOUGH: Duration = Duration::from_millis(1500);
 const USUAL_OVERHEAD: f64 = 3e-6;
 
 /// Records a step on one thread and prints the predictions; then measures steps on this machine.
-pub fn scaling(args: &Args, ranks: &Ranks) -> Result<()> {
+pub fn scaling(args: &Scaling, ranks: &Ranks) -> Result<()> {
     if ranks.count() > 1 {
-        return usage("--scaling is about the threads of one process: start it without mpiexec");
+        return usage("scaling is about the threads of one process: start it without mpiexec");
     }
     let recording = recorded(args, ranks)?;
-    let most = ranks.threads(args.threads);
+    let most = retrograd::tensor::threads();
     let (overhead, is_measured) = overhead(most);
     let (regions, tasks) = recording.counts();
     say!(
@@ -70,16 +82,18 @@ pub fn scaling(args: &Args, ranks: &Ranks) -> Result<()> {
 
 /// Calls `f` with a step of a new run, which has been warmed up, on a number of threads.
 fn with_steps<R: Send>(
-    args: &Args,
+    args: &Scaling,
     ranks: &Ranks,
     threads: usize,
     f: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<R> + Send,
 ) -> Result<R> {
     with_threads(threads, || {
-        let (mut run, corpus) = crate::new_run_and_corpus(args, ranks)?;
+        let (run, text, corpus) = new_run(&args.new)?;
         let folder = Folder::from(PathBuf::from("(no folder)"));
+        let session = Session::new(&run, (&text, &corpus), &folder, ranks, false);
+        let mut session = session.or_else(usage)?;
         with_matmul_precision(run.recipe.precision, || {
-            let mut step = || take_step(&mut run, &corpus, &folder, None).map(drop);
+            let mut step = || session.take_step(None).map(drop);
             for _ in 0..WARM_UP {
                 step()?;
             }
@@ -89,7 +103,7 @@ fn with_steps<R: Send>(
 }
 
 /// The record of the fastest step on one thread: other load can only slow it down.
-fn recorded(args: &Args, ranks: &Ranks) -> Result<RegionTree> {
+fn recorded(args: &Scaling, ranks: &Ranks) -> Result<RegionTree> {
     with_steps(args, ranks, 1, |step| {
         let mut fastest: Option<RegionTree> = None;
         let (start, mut count) = (Instant::now(), 0);
@@ -106,7 +120,7 @@ fn recorded(args: &Args, ranks: &Ranks) -> Result<RegionTree> {
 }
 
 /// The time of the fastest step on a number of threads.
-fn measured(args: &Args, ranks: &Ranks, threads: usize) -> Result<f64> {
+fn measured(args: &Scaling, ranks: &Ranks, threads: usize) -> Result<f64> {
     with_steps(args, ranks, threads, |step| {
         let (start, mut times) = (Instant::now(), Vec::new());
         while times.len() < STEPS || start.elapsed() < ENOUGH {

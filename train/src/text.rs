@@ -36,15 +36,24 @@ pub struct Text {
 }
 
 impl Text {
-    /// Reads a file or a folder, or generates the tales.
-    pub fn read(file: Option<&Path>) -> Result<Text> {
+    /// Reads a file or a folder, or generates the tales. Line ends become `\n`, unless the text of an
+    /// earlier run has others: it was trained when they were kept.
+    pub fn read(file: Option<&Path>, earlier: Option<&Source>) -> Result<Text> {
         let documents = match file {
             None => Documents::of(tales(TALES.0, TALES.1)),
             Some(path) => {
                 note_if_pipe(path);
-                Documents::read(path).or_else(failed)?
+                let unchanged = Documents::read_unchanged(path).or_else(failed)?;
+                let is_earlier = |text: &Source| text.fingerprint == unchanged.fingerprint();
+                match earlier.is_some_and(is_earlier) {
+                    true => unchanged,
+                    false => unchanged.with_lf(),
+                }
             }
         };
+        if documents.crlf() > 0 {
+            note!("note: {} line ends \\r\\n are read as \\n", documents.crlf());
+        }
         // Absolute, so that a run can be resumed from another working folder.
         let file = file.map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.into()));
         if let Some(path) = file.as_deref().filter(|path| path.to_str().is_none()) {
@@ -55,11 +64,6 @@ impl Text {
         }
         let source = Source { file, fingerprint: documents.fingerprint() };
         Ok(Text { source, documents })
-    }
-
-    /// The number of characters.
-    pub fn characters(&self) -> usize {
-        self.documents.texts().map(|text| text.chars().count()).sum()
     }
 
     /// The tokens of the training part and of the held-out part.
@@ -105,8 +109,8 @@ impl Text {
 fn note_if_pipe(path: &Path) {
     if is_pipe(path) {
         note!(
-            "note: {} is a pipe: reading to its end. To --resume, save the text in a file \
-             and pass it by --data",
+            "note: {} is a pipe: reading to its end. To resume the run, save the text in a \
+             file and pass it by --data",
             path.display()
         );
     }
@@ -126,6 +130,20 @@ fn is_pipe(_: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_was_trained_with_its_line_ends_keeps_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("text");
+        fs::write(&file, "one\r\ntwo").unwrap();
+        let text = |earlier: Option<&Source>| Text::read(Some(&file), earlier).unwrap();
+        let unchanged = Documents::read_unchanged(&file).unwrap();
+        let earlier = Source { file: None, fingerprint: unchanged.fingerprint() };
+        assert_eq!(text(Some(&earlier)).documents, unchanged);
+        let now = text(None);
+        assert_eq!(now.documents.texts().collect::<String>(), "one\ntwo");
+        assert_eq!(text(Some(&now.source)).documents, now.documents);
+    }
 
     #[test]
     fn beginnings_are_not_empty() {

@@ -8,9 +8,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The part of a command that names the example.
-pub const EXAMPLE: &str = "--example next_token --";
-
 /// A tokenizer, as `--tokenizer` names it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -104,7 +101,7 @@ fn stop(e: TextError) -> Stop {
     result.expect_err("all of them are errors")
 }
 
-/// How to build the example with the feature for BPE.
-pub fn with_feature() -> String {
-    format!(". Build it with:\n    cargo run --release --features tokenizers {EXAMPLE} ..")
+/// How to build the program with the feature for BPE.
+pub fn with_feature() -> &'static str {
+    ". Build it with:\n    cargo install --path train --features tokenizers"
 }

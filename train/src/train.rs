@@ -1,233 +1,247 @@
-//! The training loop.
+//! A new run: `train`.
 
-use crate::agree::Status;
-use crate::attention_page::AttentionLooks;
-use crate::checkpoints::Best;
-use crate::evaluate::{metrics, spread};
+use crate::attention::AttentionLooks;
+use crate::cli::{NewRun, RunFlags};
+use crate::facts::introduce;
+use crate::fine_tune::Parent;
+use crate::finish;
 use crate::folder::Folder;
-use crate::line::{Evaluation, Line, PerByte, Step};
 use crate::log::Log;
+use crate::output::note;
+use crate::page::{self, RunRecord};
+use crate::presets::Preset;
 use crate::progress::Progress;
-
-use crate::recipe::{CLIP, Recipe};
-use crate::rescue::{interrupted, rescue, stopped};
-use crate::run::{Purpose, Run, Training};
+use crate::ranks::Ranks;
+use crate::recipe::Recipe;
+use crate::run::Run;
+use crate::session::Session;
 use crate::signals::StopRequest;
-use crate::stop::{Result, failed};
-use crate::watch::{Norms, Parts, Watch};
-use crate::xray;
-use retrograd::nn::StateDict;
-use retrograd::nn::optim::StepError;
-use retrograd::nn::text::{Batch, Corpus, Window};
+use crate::stop::{OrFailed, Result, failed, usage};
+use crate::text::Text;
+use crate::training::{self, Plan};
+use crate::xray::PageFlags;
+use clap::Args;
+use retrograd::nn::checkpoint::Checkpoint;
+use retrograd::nn::text::{Corpus, Tokenizer};
 use retrograd::prelude::*;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-/// Checkpoints and evaluations of a run.
-pub struct Plan {
-    /// Steps between evaluations.
-    pub eval_every: u64,
-    /// How many checkpoints of evaluations are kept, beside the last and the best one.
-    pub keep: Option<usize>,
-    /// Steps between looks at the model for the page of the run, if there is one.
-    pub look_every: Option<u64>,
-    /// The numbers of steps after which the next one is recorded as a page.
-    pub xray: xray::Plan,
-    /// The attention page, on rank 0.
-    pub attention: Option<AttentionLooks>,
+/// Train a model on a text, and print samples from it
+///
+/// Without flags it generates a text of short tales, trains on it for about a minute and a half, prints three
+/// samples, and writes a checkpoint, a log and a page to a folder.
+#[derive(Args, Debug)]
+pub struct Train {
+    /// The folder of the run [default: out/run, or the next free out/run-N]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub new: NewRun,
+
+    #[command(flatten)]
+    pub run: RunFlags,
+
+    #[command(flatten)]
+    pub pages: PageFlags,
 }
 
-/// Takes the remaining steps. Before the first step, every `eval_every` steps and after the last one,
-/// the held-out loss is evaluated, always on the same windows, a checkpoint written and the loss curve
-/// drawn. The same, without the evaluation, happens on a signal and if the log cannot be written.
-///
-/// All ranks take the same way through this function. Rank 0 alone has a log and writes to the folder; the
-/// others learn from it whether that failed.
-pub fn train(
-    run: &mut Run,
-    corpus: &Corpus,
-    folder: &Folder,
-    mut log: Option<&mut Log>,
-    plan: &Plan,
-    progress: &mut Progress,
-    request: &StopRequest,
+/// Trains a new run.
+pub fn train(args: &Train, quiet: bool, ranks: &Ranks) -> Result<()> {
+    let job = Job { flags: &args.run, quiet, pages: &args.pages, preset: args.new.recipe.preset };
+    let fresh = || fresh(&args.new, args.out.as_deref(), &args.pages, ranks);
+    train_run(fresh, &job, ranks)
+}
+
+/// A run, and what it is trained on.
+pub struct Beginning {
+    pub run: Run,
+    pub text: Text,
+    pub corpus: Corpus,
+    pub folder: Folder,
+    /// The checkpoint to go on from.
+    pub file: Option<Checkpoint>,
+}
+
+/// How a run is trained.
+pub struct Job<'a> {
+    pub flags: &'a RunFlags,
+    pub quiet: bool,
+    pub pages: &'a PageFlags,
+    pub preset: Option<Preset>,
+}
+
+/// Trains, from the start or from a checkpoint, to the last step.
+pub fn train_run(
+    begin: impl FnOnce() -> Result<Beginning>,
+    job: &Job<'_>,
+    ranks: &Ranks,
 ) -> Result<()> {
-    let ranks = run.training.ranks.clone();
-    let held_out = (spread(&corpus.windows(run.recipe.context)), corpus.lost_share());
-    let last = run.recipe.steps;
-    // Before the first step. The checkpoint is saved first, so every folder with a log has one.
-    let is_new = log.as_ref().is_some_and(|log| log.lines.is_empty());
-    if run.step == 0 && ranks.share(&is_new)[0] {
-        let saved = run.optimizer_state().map_or(Ok(()), |state| run.save(folder, &state));
-        ranks.agree(saved)?;
-        let evaluation = evaluation(run, &held_out, folder, progress)?;
-        let logged =
-            log.as_mut().map_or(Ok(()), |log| log.write(folder, Line::Evaluation(evaluation)));
+    let Job { flags, quiet, .. } = *job;
+    let beginning = flags.sampling.check().and_then(|()| begin()).and_then(|beginning| {
+        check_shards(&beginning.run, ranks)?;
+        Ok(beginning)
+    });
+    let Beginning { run, text, corpus, folder, file } = ranks.agree(beginning)?;
+    let prepare = || {
+        let texts = (&text, &corpus);
+        let session = Session::new(&run, texts, &folder, ranks, flags.all_reduce);
+        let mut session = session.or_else(usage)?;
+        if let Some(file) = file {
+            session.trainer.load(&file).or_failed("cannot load")?;
+        }
+        let log = ranks.is_first().then(|| Log::open(&folder, run.step)).transpose()?;
+        Ok((session, log, StopRequest::watch()?))
+    };
+    let (mut session, mut log, request) = ranks.agree(prepare())?;
+    ranks.check_same(&same(&run, &text))?;
+    let recipe = &run.recipe;
+    let steps = log.iter().flat_map(|log| log.steps());
+    let seconds_before = steps.map(|step| step.ms / 1e3).sum::<f64>();
+    if !quiet {
+        introduce(&session);
+    }
+    if quiet && !recipe.precision.is_supported() {
+        note!("Matrix multiplication in f32: this CPU does not support {}", recipe.precision);
+    }
+    let start = Instant::now();
+    let eval_every = flags.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
+    let xray = job.pages.xray(run.step, recipe.steps)?;
+    let look_every = (!flags.no_page).then(|| page::look_every(recipe.steps, eval_every));
+    if !flags.no_page {
+        let limit = page::limit(ranks);
+        if let Some(log) = &mut log {
+            log.page = Some(RunRecord::start(&session, &log.lines, job.preset, limit));
+        }
+    }
+    let looks = |path| AttentionLooks::new(&run, &text.beginnings()[0], path, eval_every);
+    let looks = job.pages.attention_page.as_deref().filter(|_| ranks.is_first()).map(looks);
+    let attention = ranks.agree(looks.transpose())?;
+    let keep = flags.keep.map(|n| n as usize);
+    let plan = Plan { eval_every, keep, look_every, xray, attention };
+    let mut progress = Progress::new(recipe, run.step, quiet || !ranks.is_first());
+    let done = with_matmul_precision(recipe.precision, || {
+        let trained = training::train(&mut session, log.as_mut(), &plan, &mut progress, &request);
+        progress.end();
+        if trained.is_err() && ranks.is_first() {
+            plan.xray.note_missing(session.step());
+        }
+        trained?;
+        let seconds = seconds_before + start.elapsed().as_secs_f64();
+        let file = session.trainer.checkpoint();
         if let Some(page) = log.as_mut().and_then(|log| log.page.as_mut()) {
-            page.evaluated(run, folder, Some(Norms::default()));
+            page.before_evaluation(&session);
         }
-        ranks.agree(logged)?;
+        let done = finish::finish(&session, log.as_mut(), job, seconds, &request);
+        match (file, &mut log) {
+            (Some(file), Some(log)) => done.or_else(|stop| session.rescue(&file, log, stop)),
+            _ => done,
+        }
+    });
+    if let Some(page) = log.as_mut().and_then(|log| log.page.as_mut()) {
+        page.end(&folder, &done);
     }
-    // Before the first step, or if there is none.
-    if run.step == 0 || run.step == last {
-        plan.attention.iter().for_each(|looks| looks.record(run));
+    done
+}
+
+/// Checks that there is a shard of the batch for each rank.
+fn check_shards(run: &Run, ranks: &Ranks) -> Result<()> {
+    let Recipe { batch, context, .. } = run.recipe;
+    let shards = run.recipe.number_of_shards();
+    if shards > batch {
+        return usage(format!("a batch of {batch} windows cannot be split into {shards} shards"));
     }
-    // The program may have been killed between the checkpoint and its copy.
-    if ranks.is_first() && run.best.is_some_and(|best| best.step == run.step) {
-        folder.copy_as_best()?;
-    }
-    let parts = Parts::of(&run.model);
-    let is_recorded = |step| ranks.is_first() && plan.xray.steps.contains(&step);
-    let mut before = None;
-    while run.step < last {
-        if is_recorded(run.step) {
-            plan.xray.write(run, before.as_ref(), corpus, folder);
-        }
-        let next = run.step + 1;
-        before = is_recorded(next).then(|| run.model.state_dict());
-        let evaluate = next.is_multiple_of(plan.eval_every) || next == last;
-        let looks = plan.look_every.is_some_and(|n| next.is_multiple_of(n) || next == last);
-        let mut watch = (evaluate && looks).then(|| Watch::begin(&parts));
-        let step = take_step(run, corpus, folder, watch.as_mut());
-        let mut logged = Ok(());
-        if let Ok(step) = &step {
-            logged = log.as_mut().map_or(Ok(()), |log| log.write(folder, Line::Step(*step)));
-            progress.step(step);
-        }
-        let all = ranks.share(&Status {
-            error: step.as_ref().err().map(|stop| (stop.code(), stop.text().to_string())),
-            signal: request.exit_code(),
-            log_failed: logged.is_err(),
-        });
-        let errors: Vec<_> = all.iter().map(|status| status.error.clone()).collect();
-        if let Some(stop) = ranks.common_error(&errors) {
-            return Err(stop);
-        }
-        let signal = all.iter().find_map(|status| status.signal);
-        let log_failed = all.iter().any(|status| status.log_failed);
-        if !evaluate && signal.is_none() && !log_failed {
-            continue;
-        }
-        let norms = watch.map(|watch| watch.end(&ranks.share(&watch.norms).concat()));
-        let evaluation = evaluate.then(|| evaluation(run, &held_out, folder, progress)).transpose();
-        let is_best = match evaluation {
-            Ok(Some(Evaluation { step, val_loss, .. })) => {
-                let is_best = run.best.is_none_or(|best| val_loss < best.val_loss);
-                if is_best {
-                    run.best = Some(Best { step, val_loss });
-                }
-                is_best
-            }
-            _ => false,
-        };
-        // The other ranks have no state, and wait for what rank 0 reports.
-        let record = |state: &StateDict, log: &mut Log| {
-            if let Some(evaluation) = evaluation? {
-                logged = logged.and_then(|()| log.write(folder, Line::Evaluation(evaluation)));
-            }
-            run.save(folder, state)?;
-            if let Some(page) = log.page.as_mut().filter(|_| evaluate) {
-                page.evaluated(run, folder, norms);
-            }
-            if is_best {
-                folder.copy_as_best()?;
-            }
-            if let Some(count) = plan.keep.filter(|_| evaluate) {
-                folder.keep(run.step, count)?;
-            }
-            match (logged, signal) {
-                (Err(why), _) => failed(format!("{}. {}", why.text(), stopped(run, folder))),
-                (Ok(()), Some(code)) => Err(interrupted(run, folder, code)),
-                (Ok(()), None) => Ok(()),
-            }
-        };
-        let recorded = match (run.optimizer_state(), &mut log) {
-            (Some(state), Some(log)) => {
-                record(&state, log).or_else(|stop| rescue(run, &state, folder, log, stop))
-            }
-            _ => Ok(()),
-        };
-        ranks.agree(recorded)?;
-        plan.attention.iter().for_each(|looks| looks.record(run));
-    }
-    if is_recorded(last) {
-        plan.xray.write(run, before.as_ref(), corpus, folder);
+    if ranks.count() > shards {
+        return usage(format!(
+            "{} ranks cannot share a batch of {shards} shards ({batch} windows of {context} tokens). Start fewer \
+             ranks, or train with --shards {} (at most {batch}), which is a part of the recipe: other shards \
+             have other roundings",
+            ranks.count(),
+            ranks.count().next_power_of_two()
+        ));
     }
     Ok(())
 }
 
-/// One step: batch, loss, gradients, clipping, update. An error may be that of this rank alone. `watch` observes
-/// the step; its time does not count.
-pub fn take_step(
-    run: &mut Run,
-    corpus: &Corpus,
-    folder: &Folder,
-    mut watch: Option<&mut Watch<'_>>,
-) -> Result<Step> {
-    let start = Instant::now();
-    let Recipe { batch, context, shards, .. } = run.recipe;
-    let (step, lr) = (run.step, run.recipe.schedule().lr(run.step));
-    let seed = |purpose| run.recipe.seed_for(purpose);
-    let Batch { tokens, targets } = corpus.batch(seed(Purpose::Batches), step, batch, context);
-    let mut pass = Pass::train_step(seed(Purpose::Dropout), step);
-
-    let Training { parallel, optimizer, .. } = &mut run.training;
-    let shards = run.model.shards(&tokens, &targets, shards, &mut pass);
-    let (loss, mut grads) = parallel.gradients(shards.counts(), |i| shards.loss(i));
-    let value = f64::from(loss);
-    run.step += 1;
-    if !value.is_finite() {
-        return run.diverged(folder, format!("the loss is {value}"));
-    }
-    if let Some(watch) = &mut watch {
-        watch.gradients(&grads);
-    }
-    let grad_norm = parallel.clip_norm(&mut grads, CLIP);
-    optimizer.set_lr(lr);
-    let stepped = optimizer.step(&grads);
-    parallel.share_parameters();
-    let exchange = parallel.timing();
-    // The same text on all ranks.
-    match stepped.map_err(|e| if let StepError::OtherRank(_, e) = e { *e } else { e }) {
-        Ok(()) => {}
-        Err(StepError::NotFinite(names)) => {
-            let all = names.len();
-            let why = format!("the gradient of {} is not finite ({all} such parameters)", names[0]);
-            return run.diverged(folder, why);
-        }
-        Err(e) => return failed(e),
-    }
-    let aside = watch.map_or(Duration::ZERO, |watch| watch.gradients_time);
-    let seconds = start.elapsed().saturating_sub(aside).as_secs_f64();
-    let tokens_per_s = (batch * context) as f64 / seconds;
-    let ms = |time: Duration| (run.training.ranks.count() > 1).then_some(time.as_secs_f64() * 1e3);
-    Ok(Step {
-        step: run.step,
-        loss: value,
-        lr,
-        grad_norm,
-        ms: seconds * 1e3,
-        tokens_per_s,
-        exchange_ms: ms(exchange.total),
-        exposed_ms: ms(exchange.exposed),
-    })
+/// What must be the same on all ranks when training begins.
+fn same(run: &Run, text: &Text) -> Vec<(&'static str, String)> {
+    vec![
+        ("text", format!("fingerprint {:016x}", text.source.fingerprint)),
+        ("recipe", run.recipe.to_json().to_string()),
+        ("step", run.step.to_string()),
+        ("arithmetic", run.recipe.arithmetic()),
+    ]
 }
 
-/// The loss on some held-out windows.
-fn evaluation(
-    run: &Run,
-    (windows, lost_share): &(Vec<Window<'_>>, f64),
-    folder: &Folder,
-    progress: &mut Progress,
-) -> Result<Evaluation> {
-    let never = StopRequest::default();
-    let ranks = &run.training.ranks;
-    let metrics = metrics(&run.model, windows, ranks, &never).unwrap_or_default();
-    let val_loss = metrics.loss();
-    if !val_loss.is_finite() {
-        return run.diverged(folder, format!("the loss on held-out text is {val_loss}"));
+/// What the flags of a new run say.
+struct Asked {
+    recipe: Recipe,
+    text: Text,
+    tokenizer: Tokenizer,
+    corpus: Corpus,
+    parent: Option<Parent>,
+}
+
+impl Asked {
+    /// The recipe and the text of a new run. `pages` are checked before there is a folder.
+    fn of(args: &NewRun, pages: Option<&PageFlags>) -> Result<Asked> {
+        let tokenizer = args.recipe.tokenizer.as_ref();
+        let parent = args.init_from.as_deref().map(|path| Parent::load(path, tokenizer));
+        let parent = parent.transpose()?;
+        let base = parent.as_ref().map_or_else(|| Preset::Tales.recipe(), |p| p.run.recipe.clone());
+        let mut recipe = args.recipe.recipe(&base);
+        recipe.check()?;
+        pages.map(|pages| pages.xray(0, recipe.steps)).transpose()?;
+        if let Some(parent) = &parent {
+            parent.check(&recipe, args)?;
+            recipe.tokenizer = base.tokenizer;
+        }
+        let text = Text::read(args.data.as_deref(), None)?;
+        let (tokenizer, corpus) = match &parent {
+            Some(parent) => (parent.run.tokenizer.clone(), parent.corpus(&text)?),
+            None => {
+                let tokenizer = recipe.tokenizer.make(&text.documents)?;
+                let corpus = text.corpus(&tokenizer).or_else(failed)?;
+                (tokenizer, corpus)
+            }
+        };
+        corpus.check(recipe.context).or_else(failed)?;
+        recipe.check_memory(tokenizer.vocab_size())?;
+        Ok(Asked { recipe, text, tokenizer, corpus, parent })
     }
-    let per_byte = Some(PerByte::of(&metrics, *lost_share));
-    let evaluation = Evaluation { step: run.step, val_loss, per_byte };
-    progress.evaluation(&evaluation);
-    Ok(evaluation)
+
+    /// The run before its first step, with its text.
+    fn run(self) -> Result<(Run, Text, Corpus)> {
+        let Asked { recipe, text, tokenizer, corpus, parent } = self;
+        let mut run = Run::new(recipe, Some(text.source.clone()), tokenizer).or_else(usage)?;
+        if let Some(parent) = &parent {
+            run.init_from(&parent.run, &parent.name)?;
+        }
+        Ok((run, text, corpus))
+    }
+}
+
+/// A new run without a folder, with its text.
+pub fn new_run(args: &NewRun) -> Result<(Run, Text, Corpus)> {
+    Asked::of(args, None)?.run()
+}
+
+/// A new run with its text and its folder.
+pub fn fresh(
+    args: &NewRun,
+    out: Option<&Path>,
+    pages: &PageFlags,
+    ranks: &Ranks,
+) -> Result<Beginning> {
+    let asked = Asked::of(args, Some(pages))?;
+    let folder = match ranks.is_first() {
+        true => Folder::fresh(out)?,
+        false => Folder::of_rank_0(),
+    };
+    if ranks.is_first() {
+        asked.tokenizer.save(&folder.tokenizer()).or_else(failed)?;
+    }
+    let (run, text, corpus) = asked.run()?;
+    Ok(Beginning { run, text, corpus, folder, file: None })
 }

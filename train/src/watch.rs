@@ -33,14 +33,15 @@ impl Parts {
 }
 
 /// The part that a parameter belongs to: `transformer.h.0.attn.c_attn.weight` to `h.0.attn.c_attn` if matrices are
-/// parts, else to `h.0`.
+/// parts, else to `h.0`; likewise `model.layers.0..`.
 fn part(name: &str, is_matrix: bool, matrices: bool) -> String {
-    let short = name.strip_prefix("transformer.").unwrap_or(name);
+    let without = |prefix| name.strip_prefix(prefix);
+    let short = without("transformer.").or_else(|| without("model.")).unwrap_or(name);
     let path: Vec<&str> = short.split('.').collect();
     match (&path[..], matrices) {
         (_, true) if is_matrix => short.strip_suffix(".weight").unwrap_or(short).to_string(),
-        (["h", layer, ..], true) => format!("h.{layer} (vectors)"),
-        (["h", layer, ..], false) => format!("h.{layer}"),
+        ([h @ ("h" | "layers"), layer, ..], true) => format!("{h}.{layer} (vectors)"),
+        ([h @ ("h" | "layers"), layer, ..], false) => format!("{h}.{layer}"),
         (path, _) => path[0].to_string(),
     }
 }

@@ -15,8 +15,8 @@ use retrograd_tensor::settings::with_grad_enabled;
 /// computed by a fused operation.
 ///
 /// ```
-/// use retrograd_autograd::{Var, check};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::autograd::check;
+/// use retrograd::prelude::*;
 /// let x = Var::leaf(Tensor::from([1.0, -2.0, 0.5]));
 /// assert_eq!(check::definition(&x.softmax(0), 1e-12), Ok(true));
 /// assert_eq!(check::definition(&x.exp(), 1e-12), Ok(false));

@@ -57,8 +57,8 @@ impl Check {
     /// functions that are strongly curved, raise `full`.
     ///
     /// ```
-    /// use retrograd_autograd::{Var, check::{Check, gradcheck}};
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::autograd::check::{Check, gradcheck};
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([0.5f64, -1.0, 2.0]));
     /// let report = gradcheck(|x| x[0].gelu(), &[x], &Check::precise()).unwrap();
     /// assert!(report.worst.unwrap().error < 1e-10);

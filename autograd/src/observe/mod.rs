@@ -2,10 +2,9 @@
 //! [observers](retrograd_tensor::observe) of the thread.
 //!
 //! ```
-//! use retrograd_autograd::Var;
-//! use retrograd_autograd::observe::GraphEvent;
-//! use retrograd_tensor::observe::{Event, Observer};
-//! use retrograd_tensor::{Tensor, settings::with_observer};
+//! use retrograd::autograd::observe::GraphEvent;
+//! use retrograd::prelude::*;
+//! use retrograd::tensor::{observe::{Event, Observer}, settings::with_observer};
 //! use std::sync::{Arc, Mutex};
 //!
 //! #[derive(Default)]
@@ -145,9 +144,8 @@ pub(crate) fn saved_input<E: Element>(input: usize, tensor: &Tensor<E>) {
 /// recorded, in [`Var::from_op`](crate::Var::from_op) and the like, so that observers can list the tensor.
 ///
 /// ```
-/// use retrograd_autograd::observe::saved;
-/// use retrograd_autograd::{InputGrads, Op, Var};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::autograd::{InputGrads, Op, observe::saved};
+/// use retrograd::prelude::*;
 ///
 /// static POSITIVE: Op = Op::new("positive", &["x"]);
 ///

@@ -13,8 +13,7 @@ impl<T: Real> Var<T> {
         /// As [`Tensor::relu`]; the gradient is `g` where `x > 0`, else 0, also at 0.
         ///
         /// ```
-        /// # use retrograd_autograd::Var;
-        /// # use retrograd_tensor::Tensor;
+        /// use retrograd::prelude::*;
         /// let x = Var::leaf(Tensor::from([-1.0f32, 0.0, 2.0]));
         /// let y = x.relu();
         /// assert_eq!(y.value().to_vec(), [0.0, 0.0, 2.0]);

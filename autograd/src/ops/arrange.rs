@@ -10,8 +10,7 @@ impl<T: Real> Var<T> {
     /// As [`Tensor::repeat`]; the gradient is summed over the repetitions.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
     /// let dx = x.repeat(&[2, 2]).sum(..).backward().get(&x).unwrap().to_vec();
     /// assert_eq!(dx, [4.0, 4.0]);

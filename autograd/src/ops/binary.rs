@@ -42,8 +42,7 @@ impl<T: Real> Var<T> {
     /// As [`Tensor::add`]; both gradients are `g`, summed over the axes that were broadcast.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let row = Var::leaf(Tensor::from([1.0f32, 2.0]));
     /// let column = Var::leaf(Tensor::from([[10.0], [20.0], [30.0]]));
     /// let y = row.add(&column); // [3, 2]
@@ -98,8 +97,7 @@ impl<T: Real> Var<T> {
     /// `a = 0` and `b >= 0` and NaN for negative `a`.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Var::leaf(Tensor::from([2.0f32, 0.0])), Var::leaf(Tensor::from([3.0, 0.0])));
     /// let y = a.pow(&b);
     /// assert_eq!(y.value().to_vec(), [8.0, 1.0]);
@@ -150,8 +148,7 @@ impl<T: Real> Var<T> {
     /// NaN each all of it.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 3.0])), Var::constant(Tensor::scalar(3.0)));
     /// let y = a.maximum(&b);
     /// assert_eq!(y.value().to_vec(), [3.0, 3.0]);
@@ -213,8 +210,7 @@ fn selection<T: Real>(
 /// nothing would say whether it is a constant: `Var::constant(tensor)` does.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 /// let x = Var::leaf(Tensor::from([1.0f32, 4.0]));
 /// let y = 1.0 - 2.0 / &x + &x * 0.5;
 /// assert_eq!(y.value().to_vec(), [-0.5, 2.5]);

@@ -16,9 +16,8 @@ impl<T: Real> Var<T> {
     /// it.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::random::Key;
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::random::Key;
     /// let x = Var::leaf(Tensor::<f32>::ones([1000]));
     /// let y = x.dropout(0.5, Key::new(1, 0));
     /// assert!(y.value().to_vec().iter().all(|&y| y == 0.0 || y == 2.0));

@@ -37,8 +37,7 @@ impl<T: Real> Var<T> {
     /// As [`Tensor::einsum`]; the gradient of an operand is the summation of `g` and the other operands.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let a = Var::leaf(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
     /// let trace = Var::einsum("ii->", &[&a]);
     /// assert_eq!(trace.backward().get(&a).unwrap().to_vec(), [1.0, 0.0, 0.0, 1.0]);

@@ -83,9 +83,7 @@ impl<T: Real> Var<T> {
     /// If the shapes differ; they are not broadcast.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::ops::loss::Reduction;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([1.0f64, 5.0]));
     /// let y = Var::constant(Tensor::from([2.0f64, 2.0]));
     /// let loss = x.mse_loss(&y, Reduction::Mean);
@@ -105,9 +103,7 @@ impl<T: Real> Var<T> {
     /// If the shapes differ; they are not broadcast.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::ops::loss::Reduction;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([1.0f64, 5.0]));
     /// let y = Var::constant(Tensor::from([2.0f64, 2.0]));
     /// let loss = x.l1_loss(&y, Reduction::Sum);
@@ -128,9 +124,7 @@ impl<T: Real> Var<T> {
     /// If the shapes differ, or `delta` is not above 0 and finite.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::ops::loss::Reduction;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([1.0f64, 5.0]));
     /// let y = Var::constant(Tensor::from([2.0f64, 2.0]));
     /// let loss = x.huber_loss(&y, 2.0, Reduction::Sum);
@@ -158,9 +152,7 @@ impl<T: Real> Var<T> {
     /// If the shapes differ, or `beta` is negative or not finite.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::ops::loss::Reduction;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([1.0f64, 5.0]));
     /// let y = Var::constant(Tensor::from([2.0f64, 2.0]));
     /// let loss = x.smooth_l1_loss(&y, 2.0, Reduction::Sum);
@@ -190,9 +182,7 @@ impl<T: Real> Var<T> {
     /// If the shapes differ, or a probability is not in `[0, 1]`.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::ops::loss::Reduction;
+    /// use retrograd::prelude::*;
     /// let p = Var::leaf(Tensor::from([0.5f64, 0.0]));
     /// let y = Var::constant(Tensor::from([1.0f64, 1.0]));
     /// let loss = p.binary_cross_entropy(&y, Reduction::None);
@@ -223,9 +213,7 @@ impl<T: Real> Var<T> {
     /// If the shapes differ, or the weight does not broadcast to them.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::ops::loss::Reduction;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([[0.0f64, 0.0], [0.0, 1000.0]]));
     /// let y = Var::constant(Tensor::from([[1.0f64, 0.0], [0.0, 1.0]]));
     /// let loss = x.binary_cross_entropy_with_logits(&y, None, Reduction::Mean);
@@ -268,9 +256,7 @@ impl<T: Real> Var<T> {
     /// If the shapes differ.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::ops::loss::Reduction;
+    /// use retrograd::prelude::*;
     /// let logits = Var::leaf(Tensor::<f64>::zeros([1, 2]));
     /// let x = logits.log_softmax(-1);
     /// let y = Var::constant(Tensor::from([[1.0f64, 0.0]]));

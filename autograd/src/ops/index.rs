@@ -87,8 +87,7 @@ impl<T: Real> Var<T> {
     /// [`Tensor::embedding_vjp`].
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let table = Var::leaf(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
     /// let y = table.embedding(&Tensor::from([1i64, 0, 1])); // [3, 2]
     /// assert_eq!(y.value().to_vec(), [3.0, 4.0, 1.0, 2.0, 3.0, 4.0]);
@@ -123,8 +122,7 @@ impl<T: Real> Var<T> {
     /// As [`Tensor::topk`]; the gradient is `g` at the selected elements, else 0.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([2.0f32, 9.0, 5.0]));
     /// let (y, _) = x.topk(0, 2, true);
     /// assert_eq!(y.value().to_vec(), [9.0, 5.0]);

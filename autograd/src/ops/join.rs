@@ -15,8 +15,7 @@ impl<T: Real> Var<T> {
     /// As [`Tensor::cat`]; the gradient of each tensor is its part of `g`.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0])));
     /// let grads = Var::cat(&[&a, &b], 0).square().sum(..).backward();
     /// assert_eq!(grads.get(&a).unwrap().to_vec(), [2.0, 4.0]);

@@ -77,8 +77,8 @@ impl<T: Real> Var<T> {
     /// [`Tensor::linear_activation`]. The same pass stores the derivative of `f` for the backward pass.
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_tensor::{Tensor, ops::activation::Relu};
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::ops::activation::Relu;
     /// let w = Var::leaf(Tensor::from([[1.0f32, 2.0], [-3.0, -4.0]]));
     /// let y = Var::constant(Tensor::from([1.0, 1.0])).linear_activation(&w, None, Relu);
     /// assert_eq!(y.value().to_vec(), [3.0, 0.0]);
@@ -128,8 +128,8 @@ impl<T: Real> Var<T> {
     /// If shapes do not agree.
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_tensor::{Tensor, ops::activation::Relu};
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::ops::activation::Relu;
     /// let (up, down) = (Var::leaf(Tensor::ones([3, 2])), Var::leaf(Tensor::ones([1, 3])));
     /// let y = Var::constant(Tensor::from([1.0f32, 1.0])).feed_forward((&up, None), Relu, (&down, None));
     /// assert_eq!(y.value().to_vec(), [6.0]);

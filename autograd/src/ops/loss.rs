@@ -223,8 +223,7 @@ impl<T: Real> Var<T> {
     /// distribution `p`, and 0 for an ignored row.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::{Tensor, ops::loss::CrossEntropy};
+    /// use retrograd::prelude::*;
     /// let logits = Var::leaf(Tensor::<f64>::zeros([2, 4])); // uniform
     /// let targets = Tensor::from([3i64, -100]); // -100 is ignored
     /// let loss = logits.cross_entropy(&targets, CrossEntropy::default());
@@ -255,9 +254,7 @@ impl<T: Real> Var<T> {
     /// As [`Var::cross_entropy`].
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::ops::loss::CrossEntropy;
+    /// use retrograd::prelude::*;
     /// let logs = Var::leaf(Tensor::from([[-1.0f64, -2.0], [-3.0, -0.5]]));
     /// let loss = logs.nll_loss(&Tensor::from([0i64, 1]), CrossEntropy::default());
     /// assert_eq!(loss.item(), (1.0 + 0.5) / 2.0);

@@ -21,8 +21,7 @@ impl<T: Real> Var<T> {
     /// that is not selected is exactly 0.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0, 4.0])));
     /// let y = Var::where_(&Tensor::from([true, false]), &a, &b);
     /// assert_eq!(y.value().to_vec(), [1.0, 4.0]);

@@ -32,8 +32,7 @@ impl<T: Real> Var<T> {
     /// broadcast.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let a = Var::leaf(Tensor::<f32>::ones([5, 2, 3]));
     /// let b = Var::leaf(Tensor::<f32>::ones([3, 4])); // the same matrix for each of 5
     /// let y = a.matmul(&b);

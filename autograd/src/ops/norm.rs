@@ -117,8 +117,7 @@ impl<T: Real> Var<T> {
     /// If `normalized_shape` is empty or not the sizes of the last axes, or as [`Var::layer_norm`].
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([[1.0f64, 3.0], [3.0, 1.0]]));
     /// let weight = Var::leaf(Tensor::from([[1.0f64, 2.0], [3.0, 4.0]]));
     /// let y = x.layer_norm_over(&[2, 2], Some(&weight), None, 0.0);
@@ -146,8 +145,7 @@ impl<T: Real> Var<T> {
     /// As [`Var::layer_norm_over`].
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([[1.0f64, 5.0], [7.0, 8.0]]));
     /// let (y, mean, inverse) = x.layer_norm_with_stats(&[2], None, None, 0.0);
     /// assert_eq!(mean.value().to_vec(), [3.0, 7.5]);

@@ -27,10 +27,11 @@ impl<T: Real> Var<T> {
     /// `f` of every element, differentiable to any order.
     ///
     /// ```
-    /// use retrograd_autograd::{Var, grad};
-    /// use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-    /// use retrograd_tensor::formula::{Algebra, Expr};
-    /// use retrograd_tensor::{Real, Tensor, cost::Cost};
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::Real;
+    /// use retrograd::tensor::cost::Cost;
+    /// use retrograd::tensor::formula::{Algebra, Expr};
+    /// use retrograd::tensor::ops::pointwise::{Pointwise, Saves};
     ///
     /// /// f(x) = x³
     /// #[derive(Clone, Copy, Debug, Default)]
@@ -105,8 +106,8 @@ fn vjp<T: Real, P: Pointwise<T>>(op: P, saved: &Var<T>, g: &Var<T>) -> Var<T> {
 /// A [`Pointwise`] operation as a value, whose type does not name the operation.
 ///
 /// ```
-/// use retrograd_autograd::PointwiseFn;
-/// use retrograd_tensor::ops::activation::{Gelu, Relu};
+/// use retrograd::autograd::PointwiseFn;
+/// use retrograd::tensor::ops::activation::{Gelu, Relu};
 ///
 /// let activation = |name: &str| -> PointwiseFn<f32> {
 ///     if name == "relu" { Relu.into() } else { Gelu.into() }

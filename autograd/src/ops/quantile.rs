@@ -12,8 +12,7 @@ impl<T: Real> Var<T> {
     /// As [`Tensor::quantile`]; the gradient goes to the two elements between which the quantile lies.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([4.0f32, 1.0, 2.0]));
     /// let y = x.quantile(.., 0.25);
     /// assert_eq!(y.item(), 1.5);

@@ -211,8 +211,7 @@ impl<T: Real> Var<T> {
     /// elements are 0.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([2.0f32, 0.0, 5.0]));
     /// let y = x.prod(..);
     /// assert_eq!(y.value().to_vec(), [0.0]);
@@ -232,8 +231,7 @@ impl<T: Real> Var<T> {
     /// As [`Tensor::max`]; the gradient goes to the first largest element.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([1.0f32, 7.0, 7.0]));
     /// let y = x.max(..);
     /// assert_eq!(y.value().to_vec(), [7.0]);
@@ -283,8 +281,7 @@ impl<T: Real> Var<T> {
     /// elements are equal (NaN in PyTorch).
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([4.0f32, 4.0]));
     /// let y = x.std(.., 0);
     /// assert_eq!(y.value().to_vec(), [0.0]);

@@ -97,8 +97,7 @@ impl<T: Real> Var<T> {
     /// `self` is 0 at the indices, else `g`, and the gradient of `source` is `g` at the indices.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]));
     /// let row = Var::leaf(Tensor::from([7.0f32, 8.0]));
     /// let y = x.slice_assign((.., 1..), &row);
@@ -142,8 +141,7 @@ impl<T: Real> Var<T> {
     /// values with the same index the last one is kept, and only that has a gradient.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
     /// let source = Var::leaf(Tensor::from([7.0f32, 8.0, 9.0]));
     /// let y = x.scatter(0, &Tensor::from([2i64, 0, 2]), &source);

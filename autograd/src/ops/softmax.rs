@@ -73,8 +73,7 @@ impl<T: Real> Var<T> {
     /// and empty rows.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([1.0f32, 1.0, f32::NAN]));
     /// let y = x.masked_softmax(0, &Tensor::from([true, true, false]));
     /// assert_eq!(y.value().to_vec(), [0.5, 0.5, 0.0]);

@@ -84,8 +84,7 @@ impl<T: Real> Var<T> {
     /// As [`Tensor::clamp`]; the gradient is `g` where `lo < x < hi`, and 0 elsewhere, also at the bounds.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([-3.0f32, 0.5, 1.0]));
     /// let y = x.clamp(-1.0, 1.0);
     /// assert_eq!(y.value().to_vec(), [-1.0, 0.5, 1.0]);

@@ -18,8 +18,7 @@ impl<T: Real> Var<T> {
     /// 0 it is 0.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([3.0f32, -4.0, 4.0]));
     /// let y = x.vector_norm(.., f64::INFINITY);
     /// assert_eq!(y.item(), 4.0);

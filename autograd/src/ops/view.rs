@@ -126,8 +126,7 @@ impl<T: Real> Var<T> {
     /// As [`Tensor::broadcast_to`]; the gradient is summed over the repetitions, [`Tensor::sum_to`].
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([[1.0f32], [2.0]]));
     /// let y = x.broadcast_to([2, 3]);
     /// assert_eq!(y.value().to_vec(), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
@@ -163,8 +162,7 @@ impl<T: Real> Var<T> {
     /// As [`Tensor::i`]; the gradient is `g` at the indices, else 0.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Var::leaf(Tensor::from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]));
     /// let y = x.i((-1, ..2)); // the first two of the last row
     /// assert_eq!(y.value().to_vec(), [4.0, 5.0]);

@@ -5,9 +5,8 @@
 //! - `variants`: a table of those that only set parts of the spec, and a file for each other.
 //!
 //! ```
-//! use retrograd_autograd::Var;
-//! use retrograd_nn::attention::{Mask, Spec, attend};
-//! use retrograd_tensor::{Tensor, random::Rng};
+//! use retrograd::nn::attention::{Mask, Spec, attend};
+//! use retrograd::prelude::*;
 //!
 //! let mut rng = Rng::new(1);
 //! let mut x = || Var::leaf(Tensor::<f32>::randn([2, 4, 8, 16], &mut rng)); // batch, heads, length, width

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// If the operating system reports an error, or the path is not that of a file but of a folder or a
 /// device, say. The old file then remains, and no temporary file. If only the final synchronisation
 /// of the folder fails, the new file has replaced the old one, but a power failure might undo it.
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace(&System, path, |file| file.write_all(bytes))
+pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    replace(&System, path.as_ref(), |file| file.write_all(bytes))
 }
 
 /// The operations of a file system that [`replace`] uses. Tests implement it with a disk that loses

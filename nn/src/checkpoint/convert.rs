@@ -48,8 +48,8 @@ impl AnyTensor {
     /// memory.
     ///
     /// ```
-    /// use retrograd_nn::checkpoint::AnyTensor;
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::nn::checkpoint::AnyTensor;
+    /// use retrograd::prelude::*;
     ///
     /// let pixels = AnyTensor::from(Tensor::from([0i64, 128, 255]));
     /// assert_eq!(pixels.to_float::<f32>().unwrap().to_vec(), [0.0, 128.0, 255.0]);
@@ -84,8 +84,8 @@ impl AnyTensor {
     /// If the elements are floats, or there is no memory.
     ///
     /// ```
-    /// use retrograd_nn::checkpoint::AnyTensor;
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::nn::checkpoint::AnyTensor;
+    /// use retrograd::prelude::*;
     ///
     /// let mask = AnyTensor::from(Tensor::from([true, false]));
     /// assert_eq!(mask.to_i64().unwrap().to_vec(), [1, 0]);

@@ -41,17 +41,18 @@ const LONGEST_HEADER: usize = 1 << 16;
 /// or if there is no memory.
 ///
 /// ```
-/// use retrograd_nn::npy;
-/// use retrograd_tensor::Tensor;
+/// use retrograd::nn::npy;
+/// use retrograd::prelude::*;
 ///
-/// # let path = std::env::temp_dir().join(format!("doc-{}.npy", std::process::id()));
+/// let path = std::env::temp_dir().join(format!("doc-{}.npy", std::process::id()));
 /// let x = Tensor::from([[1.5f32, 2.0], [3.0, 4.0]]);
 /// npy::save(&path, &x).unwrap(); // in Python, numpy.load(path) reads it
 /// let back: Tensor<f64> = npy::load(&path).unwrap().to_float().unwrap();
 /// assert_eq!(back.to_vec(), [1.5, 2.0, 3.0, 4.0]);
-/// # std::fs::remove_file(&path).unwrap();
+/// std::fs::remove_file(&path).unwrap();
 /// ```
-pub fn load(path: &Path) -> Result<AnyTensor, CheckpointError> {
+pub fn load(path: impl AsRef<Path>) -> Result<AnyTensor, CheckpointError> {
+    let path = path.as_ref();
     let (file, length) = open_file(path).map_err(|e| CheckpointError::Io(path.into(), e))?;
     read(&mut BufReader::new(file), length).map_err(|problem| problem.at(path, None))
 }
@@ -60,8 +61,8 @@ pub fn load(path: &Path) -> Result<AnyTensor, CheckpointError> {
 ///
 /// # Errors
 /// If the operating system reports an error.
-pub fn save(path: &Path, tensor: impl Into<AnyTensor>) -> Result<(), CheckpointError> {
-    let tensor = tensor.into();
+pub fn save(path: impl AsRef<Path>, tensor: impl Into<AnyTensor>) -> Result<(), CheckpointError> {
+    let (path, tensor) = (path.as_ref(), tensor.into());
     atomic::replace(&atomic::System, path, |file| write(&tensor, file))
         .map_err(|e| CheckpointError::Io(path.into(), e))
 }

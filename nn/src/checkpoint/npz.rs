@@ -32,10 +32,10 @@ const LARGEST_RATIO: u64 = 1100;
 /// `.npy` file contains no array, as for [`npy::load`](super::npy::load).
 ///
 /// ```
-/// use retrograd_nn::{npz, checkpoint::Checkpoint};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::nn::npz;
+/// use retrograd::prelude::*;
 ///
-/// # let path = std::env::temp_dir().join(format!("doc-{}.npz", std::process::id()));
+/// let path = std::env::temp_dir().join(format!("doc-{}.npz", std::process::id()));
 /// let mut file = Checkpoint::new();
 /// file.tensors.insert("x".into(), Tensor::from([1.0f32, 2.0]).into());
 /// file.tensors.insert("labels".into(), Tensor::from([0i64, 1]).into());
@@ -44,9 +44,10 @@ const LARGEST_RATIO: u64 = 1100;
 /// let file = npz::load(&path).unwrap();
 /// assert_eq!(file.tensors["x"].to_float::<f32>().unwrap().to_vec(), [1.0, 2.0]);
 /// assert_eq!(file.tensors["labels"].to_i64().unwrap().to_vec(), [0, 1]);
-/// # std::fs::remove_file(&path).unwrap();
+/// std::fs::remove_file(&path).unwrap();
 /// ```
-pub fn load(path: &Path) -> Result<Checkpoint, CheckpointError> {
+pub fn load(path: impl AsRef<Path>) -> Result<Checkpoint, CheckpointError> {
+    let path = path.as_ref();
     let failed = |e: ZipError| match e {
         ZipError::Io(e) => CheckpointError::Io(path.into(), e),
         other => CheckpointError::Unreadable(path.into(), format!("it is no .npz file: {other}")),
@@ -132,7 +133,11 @@ fn whole(entry: &mut impl Read, size: u64) -> Result<AnyTensor, Problem> {
 ///
 /// # Errors
 /// If the operating system reports an error, or a name is too long for a zip file.
-pub fn save(path: &Path, tensors: &BTreeMap<String, AnyTensor>) -> Result<(), CheckpointError> {
+pub fn save(
+    path: impl AsRef<Path>,
+    tensors: &BTreeMap<String, AnyTensor>,
+) -> Result<(), CheckpointError> {
+    let path = path.as_ref();
     atomic::replace(&atomic::System, path, |file| {
         let mut archive = ZipWriter::new(file);
         for (name, tensor) in tensors {

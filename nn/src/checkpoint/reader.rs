@@ -152,11 +152,11 @@ impl Reader {
 /// If it is one of them, is larger, or cannot be read.
 ///
 /// ```
-/// let error = retrograd_nn::checkpoint::read("/dev/zero".as_ref(), 100).unwrap_err();
+/// let error = retrograd::nn::checkpoint::read("/dev/zero", 100).unwrap_err();
 /// assert_eq!(error.to_string(), "it is not a regular file");
 /// ```
-pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let (file, length) = open_file(path)?;
+pub fn read(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
+    let (file, length) = open_file(path.as_ref())?;
     let mut bytes = Vec::new();
     // Some files of the system have no length, and do not end.
     if length <= most {

@@ -15,9 +15,8 @@ use std::sync::Arc;
 /// [`CausalAttention::run`] and is given to [`Gpt::with_attention`](crate::Gpt::with_attention).
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::{CausalAttention, Gpt, GptConfig, LayerCx, Linear, Module, Pass, Visitor};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::{CausalAttention, LayerCx};
+/// use retrograd::prelude::*;
 /// use std::sync::Arc;
 ///
 /// /// The mean of all inputs so far, projected.
@@ -33,7 +32,7 @@ use std::sync::Arc;
 ///     fn run(&self, x: &Var, cx: &mut LayerCx<'_>) -> Var {
 ///         let counts = Tensor::from_fn([x.size(-2), 1], |i| (i[0] + 1) as f32);
 ///         let mean = x.cumsum(-2) / &Var::constant(counts);
-///         retrograd_nn::Layer::forward(&self.0, &mean, cx.pass)
+///         retrograd::nn::Layer::forward(&self.0, &mean, cx.pass)
 ///     }
 /// }
 ///
@@ -101,9 +100,8 @@ impl<T: Real> LayerCx<'_, T> {
 /// An [`Incremental`] variant as a layer of a model, with the causal mask.
 ///
 /// ```
-/// use retrograd_nn::attention::{HeadSizes, Projections, SoftcapAttention};
-/// use retrograd_nn::{Gpt, GptConfig, attention_layer};
-/// use retrograd_tensor::random::Rng;
+/// use retrograd::nn::{attention::{HeadSizes, Projections, SoftcapAttention}, attention_layer};
+/// use retrograd::prelude::*;
 ///
 /// let config = GptConfig { vocab: 10, context: 8, layers: 2, heads: 2, width: 16, ..Default::default() };
 /// let model = Gpt::<f32>::with_attention(config, &mut Rng::new(1), |_, rng| {

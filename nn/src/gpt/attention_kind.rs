@@ -87,7 +87,7 @@ macro_rules! kinds {
         /// An attention variant in a [`Gpt`](super::Gpt). All are causal.
         ///
         /// ```
-        /// use retrograd_nn::AttentionKind;
+        /// use retrograd::nn::AttentionKind;
         /// let kind: AttentionKind = "talking-heads".parse().unwrap();
         /// assert_eq!(kind, AttentionKind::TalkingHeads);
         /// assert_eq!(kind.to_string(), "talking-heads");
@@ -125,7 +125,7 @@ macro_rules! kinds {
             /// [`Positions`](super::Positions).
             ///
             /// ```
-            /// # use retrograd_nn::AttentionKind;
+            /// use retrograd::nn::AttentionKind;
             /// assert!(AttentionKind::Alibi.has_positions() && !AttentionKind::Causal.has_positions());
             /// ```
             pub fn has_positions(self) -> bool {

@@ -39,13 +39,10 @@ impl<T: Real> Block<T> {
     /// As [`GptConfig::check`].
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Block, GptConfig, Layer, Pass};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig {
+    ///     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
+    /// };
     /// let block = Block::<f32>::new(&config, &mut Rng::new(1));
     /// let x = Var::constant(Tensor::ones([1, 4, 8]));
     /// assert_eq!(*block.forward(&x, &mut Pass::eval()).shape(), [1, 4, 8]);

@@ -23,9 +23,8 @@ impl<T: Real> GptCache<T> {
     /// The size of the cache in bytes: keys and values, or tokens.
     ///
     /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// # let config = GptConfig { vocab: 10, context: 4, layers: 3, heads: 2, width: 8, ..GptConfig::default() };
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig { vocab: 10, context: 4, layers: 3, heads: 2, width: 8, ..GptConfig::default() };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// let mut cache = model.cache();
     /// model.forward_cached(&Tensor::from([[1i64, 2]]), &mut cache);

@@ -62,16 +62,12 @@ impl<T: Real> CausalSelfAttention<T> {
     /// If the last axis of `x` is not the width.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{GptConfig, Pass};
-    /// # use retrograd_nn::CausalSelfAttention;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let config = GptConfig {
+    ///     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
+    /// };
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
     /// let (_, weights) = attention.forward_with_weights(&x, &mut Pass::eval());
     /// assert_eq!(weights.value().at(&[0, 0, 0, 1]), 0.0); // a later token
@@ -97,17 +93,13 @@ impl<T: Real> CausalSelfAttention<T> {
     /// If the last axis of `x` is not the width, or as [`KvCache::append`].
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{GptConfig, Layer, Pass};
-    /// # use retrograd_nn::CausalSelfAttention;
-    /// # use retrograd_nn::attention::{KvCache};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::KvCache;
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let config = GptConfig {
+    ///     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
+    /// };
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
     /// let mut cache = KvCache::new(4);
     /// let whole = attention.forward(&x, &mut Pass::eval());

@@ -21,7 +21,8 @@ use std::str::FromStr;
 /// a multiple of 64. [`GptConfig::modern`] and [`GptConfig::llama`] are two others to start from.
 ///
 /// ```
-/// use retrograd_nn::{AttentionKind, GptConfig, MlpKind, NormKind, Positions};
+/// use retrograd::nn::{AttentionKind, MlpKind, NormKind, Positions};
+/// use retrograd::prelude::*;
 ///
 /// let small = GptConfig {
 ///     vocab: 65, context: 64, layers: 4, heads: 4, width: 128, bias: false,
@@ -220,8 +221,7 @@ impl GptConfig {
     /// biases, a head of its own.
     ///
     /// ```
-    /// use retrograd_nn::{Gpt, GptConfig, Module};
-    /// use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let config = GptConfig { vocab: 65, context: 64, layers: 1, heads: 4, width: 32, ..GptConfig::llama() };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// assert!(model.state_dict().contains_key("model.layers.0.self_attn.q_proj.weight"));
@@ -242,7 +242,8 @@ impl GptConfig {
     /// Sets the attention variant, and for one that encodes positions itself [`Positions::None`].
     ///
     /// ```
-    /// use retrograd_nn::{AttentionKind, GptConfig, Positions};
+    /// use retrograd::nn::{AttentionKind, Positions};
+    /// use retrograd::prelude::*;
     /// let config = GptConfig::default().with_attention(AttentionKind::Alibi);
     /// assert_eq!(config.positions, Positions::None);
     /// ```
@@ -262,10 +263,10 @@ impl GptConfig {
     /// variant does not support an option.
     ///
     /// ```
-    /// # use retrograd_nn::GptConfig;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig {
+    ///     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
+    /// };
     /// assert!(config.check().is_ok());
     /// assert!(GptConfig { heads: 3, ..config }.check().is_err()); // 3 does not divide 8
     /// ```

@@ -67,13 +67,10 @@ impl<T: Real> Mlp<T> {
     /// If the last axis of `x` is not the width, or the residual has another shape.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{GptConfig, Layer, Mlp, Pass};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig {
+    ///     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
+    /// };
     /// let mlp = Mlp::<f64>::new(&config, &mut Rng::new(1));
     /// let x = Var::constant(Tensor::ones([3, 8]));
     /// let y = mlp.forward_add(&x, &x, &mut Pass::eval());
@@ -148,8 +145,8 @@ impl<T: Real> GatedMlp<T> {
     /// As [`GptConfig::check`].
     ///
     /// ```
-    /// # use retrograd_nn::{GatedMlp, GptConfig, MlpKind};
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::{GatedMlp, MlpKind};
+    /// use retrograd::prelude::*;
     /// let config = GptConfig { heads: 2, width: 12, mlp: MlpKind::SwiGlu, ..GptConfig::llama() };
     /// let mlp = GatedMlp::<f32>::new(&config, &mut Rng::new(1));
     /// assert_eq!(mlp.up_proj.weight.shape(), [32, 12]);

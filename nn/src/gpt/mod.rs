@@ -71,8 +71,7 @@ const LARGE_VOCAB: usize = 8192;
 /// biases 0. Radford et al. 2019.
 ///
 /// ```
-/// use retrograd_nn::{Gpt, GptConfig, Module, Pass};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::prelude::*;
 ///
 /// let config = GptConfig {
 ///     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
@@ -179,12 +178,11 @@ impl<T: Real> Gpt<T> {
     /// if every target counts. It is not part of the configuration or of checkpoints.
     ///
     /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
-    /// #     bias: false, ..GptConfig::default()
-    /// # };
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig {
+    ///     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
+    ///     bias: false, ..GptConfig::default()
+    /// };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap().with_ignore_index(Some(-1));
     /// let loss = |tokens, targets| model.loss(&tokens, &targets, &mut Pass::eval()).item();
     /// let padded = loss(Tensor::from([[1i64, 2, 3, 0]]), Tensor::from([[2i64, 3, -1, -1]]));
@@ -227,8 +225,7 @@ impl<T: Real> Gpt<T> {
     /// If [`Gpt::can_roll`] is false.
     ///
     /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_tensor::{Tensor, random::Rng};
+    /// use retrograd::prelude::*;
     /// let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 16, ..GptConfig::modern() };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// let mut cache = model.rolling_cache();
@@ -258,13 +255,12 @@ impl<T: Real> Gpt<T> {
     /// the portable SIMD level; there, and in `f64`, up to rounding.
     ///
     /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
-    /// #     bias: false, ..GptConfig::default()
-    /// # };
-    /// # let model = Gpt::<f64>::new(config, &mut Rng::new(1)).unwrap();
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig {
+    ///     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
+    ///     bias: false, ..GptConfig::default()
+    /// };
+    /// let model = Gpt::<f64>::new(config, &mut Rng::new(1)).unwrap();
     /// let mut cache = model.cache();
     /// model.forward_cached(&Tensor::from([[1i64, 2, 3]]), &mut cache);
     /// let last = model.forward_cached(&Tensor::from([[4i64]]), &mut cache);
@@ -322,12 +318,10 @@ impl<T: Real> Gpt<T> {
     /// ignored.
     ///
     /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// # };
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig {
+    ///     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
+    /// };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// let tokens = Tensor::from([[1i64, 2, 3]]);
     /// let targets = Tensor::from([[2i64, 3, 4]]);
@@ -388,10 +382,9 @@ impl<T: Real> Gpt<T> {
     /// As [`Gpt::loss_and_gradients`], or if there are fewer sequences than shards.
     ///
     /// ```
-    /// # use retrograd_autograd::sharded;
-    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// # let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
+    /// use retrograd::autograd::sharded;
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
     /// let model = Gpt::<f64>::new(config, &mut Rng::new(1)).unwrap();
     /// let (tokens, targets) = (Tensor::from([[1i64, 2], [3, 4]]), Tensor::from([[2i64, 3], [4, 5]]));
     /// let shards = model.shards(&tokens, &targets, Some(2), &mut Pass::eval());

@@ -58,7 +58,7 @@ impl<'a, T: Real, I: Integer> Shards<'a, T, I> {
 /// several. A shard with fewer tokens costs more than it saves.
 ///
 /// ```
-/// use retrograd_nn::default_shards;
+/// use retrograd::nn::default_shards;
 /// assert_eq!((default_shards(12, 12 * 64), default_shards(2, 10_000)), (2, 2));
 /// ```
 pub fn default_shards(sequences: usize, tokens: usize) -> usize {

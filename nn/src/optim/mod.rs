@@ -9,10 +9,8 @@
 //! write. This is sign descent with momentum, with a state dict and checks of gradients:
 //!
 //! ```
-//! use retrograd_autograd::{Gradients, Var};
-//! use retrograd_nn::optim::{Group, Optimizer, ParamStates, StepError};
-//! use retrograd_nn::{Layer, LoadError, Module, Pass, StateDict, Linear};
-//! use retrograd_tensor::{Tensor, random::Rng};
+//! use retrograd::nn::{LoadError, optim::{ParamStates, StepError}};
+//! use retrograd::prelude::*;
 //!
 //! struct Signum {
 //!     lr: f64,

@@ -90,9 +90,7 @@ impl MuonConfig {
 /// The state is `momentum.<parameter>` of the matrices, and that of [`AdamW`] of the others.
 ///
 /// ```
-/// use retrograd_nn::optim::{Muon, MuonConfig, Optimizer};
-/// use retrograd_nn::{Gpt, GptConfig, Pass};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::prelude::*;
 ///
 /// let config = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 16, ..GptConfig::default() };
 /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
@@ -207,8 +205,8 @@ impl<T: Real> Muon<T> {
 /// iterations, see [`Muon`]. A matrix of zeros stays 0.
 ///
 /// ```
-/// use retrograd_nn::optim::orthogonalize;
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::optim::orthogonalize;
+/// use retrograd::prelude::*;
 /// let x = orthogonalize(&Tensor::<f64>::randn([4, 6], &mut Rng::new(1)), 5);
 /// let product = x.matmul(&x.t()); // nearly the identity
 /// assert!((product - Tensor::eye(4)).abs().max(..).item() < 0.6);

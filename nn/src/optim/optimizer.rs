@@ -50,10 +50,7 @@ pub trait Optimizer<T: Real = f32> {
 /// A parameter group: parameters with the same options.
 ///
 /// ```
-/// use retrograd_nn::Linear;
-/// use retrograd_nn::Module;
-/// use retrograd_nn::optim::{AdamConfig, AdamW, Group};
-/// use retrograd_tensor::random::Rng;
+/// use retrograd::prelude::*;
 /// let (body, head) = (Linear::<f32>::new(3, 2, &mut Rng::new(1)), Linear::<f32>::new(2, 1, &mut Rng::new(2)));
 /// let named = |prefix: &str, layer: &Linear| {
 ///     layer.named_parameters().into_iter().map(|(n, p)| (format!("{prefix}.{n}"), p)).collect()
@@ -88,9 +85,7 @@ impl<T: Real> Group<T> {
     /// embeddings) with `weight_decay`, the others (biases and norms) without.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::Group;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
     /// let groups = Group::by_rank(&layer, 0.1); // weights decay, biases do not
     /// assert_eq!(groups.iter().map(|g| g.weight_decay).collect::<Vec<_>>(), [0.1, 0.0]);

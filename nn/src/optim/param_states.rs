@@ -59,9 +59,8 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     /// twice; if a name of a state is empty, contains a dot, is given twice or is `step`.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Group, ParamStates};
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::optim::ParamStates;
+    /// use retrograd::prelude::*;
     /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
     /// let states = ParamStates::new(["m", "v"], Group::all(&layer, 0.0)).unwrap();
     /// let names: Vec<String> = states.state_dict().into_keys().collect();
@@ -119,10 +118,9 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     /// If a gradient is missing or not finite; then nothing has been changed.
     ///
     /// ```
-    /// use retrograd_nn::Param;
-    /// use retrograd_nn::optim::{Group, ParamStates};
-    /// use retrograd_tensor::formula::{Algebra, Expr};
-    /// use retrograd_tensor::{Tensor, cost::Cost, kernels::update::Update};
+    /// use retrograd::nn::optim::ParamStates;
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::{cost::Cost, formula::{Algebra, Expr}, kernels::update::Update};
     ///
     /// /// `v = 0.9 v + g`, `p -= lr · v`.
     /// #[derive(Clone, Copy)]
@@ -182,9 +180,8 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     /// If a gradient is missing or not finite; then nothing has been changed.
     ///
     /// ```
-    /// use retrograd_nn::Param;
-    /// use retrograd_nn::optim::{Group, ParamStates};
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::nn::optim::ParamStates;
+    /// use retrograd::prelude::*;
     ///
     /// let p = Param::new(Tensor::from([1.0f32, 2.0]));
     /// let group = Group { params: vec![("p".into(), p.clone())], ..Group::default() };
@@ -229,10 +226,8 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     /// If one is missing or not finite; the error has the names of all such parameters.
     ///
     /// ```
-    /// # use retrograd_autograd::Gradients;
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Group, ParamStates, StepError};
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::optim::{ParamStates, StepError};
+    /// use retrograd::prelude::*;
     /// let layer = Linear::<f32>::without_bias(3, 2, &mut Rng::new(1));
     /// let states = ParamStates::new(["m"], Group::all(&layer, 0.0)).unwrap();
     /// let missing = StepError::MissingGradient(vec!["weight".into()]);
@@ -276,9 +271,8 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     /// If the state does not match the parameters; then nothing has been changed.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Group, ParamStates};
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::optim::ParamStates;
+    /// use retrograd::prelude::*;
     /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
     /// let mut states = ParamStates::new(["m"], Group::all(&layer, 0.0)).unwrap();
     /// let mut saved = states.state_dict();

@@ -112,10 +112,7 @@ optimizer! {
     /// The state is `velocity.<parameter>`.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Sgd, SgdConfig, Optimizer};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let layer = Linear::<f32>::without_bias(1, 1, &mut Rng::new(1));
     /// layer.weight.set(Tensor::from([[1.0]]));
     /// let config = SgdConfig { lr: 0.1, ..SgdConfig::default() };
@@ -207,10 +204,7 @@ optimizer! {
     /// count of the optimiser where it is missing. With `amsgrad` there is `v_max.<parameter>`, too.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::optim::{Adam, AdamConfig, Optimizer};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let layer = Linear::<f32>::without_bias(1, 1, &mut Rng::new(1));
     /// layer.weight.set(Tensor::from([[1.0]]));
     /// let config = AdamConfig { lr: 0.1, ..AdamConfig::default() };

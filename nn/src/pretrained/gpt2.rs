@@ -21,12 +21,13 @@ const LINEAR: [&str; 4] = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj
 /// (`attn.bias`, `attn.masked_bias`) are left out.
 ///
 /// ```no_run
-/// use retrograd_nn::{Gpt, Module, checkpoint::Checkpoint, pretrained};
-/// # fn load(model: &Gpt) -> Result<(), Box<dyn std::error::Error>> {
-/// let file = Checkpoint::load("gpt2/model.safetensors".as_ref())?;
+/// use retrograd::nn::pretrained;
+/// use retrograd::prelude::*;
+/// fn load(model: &Gpt) -> Result<(), Box<dyn std::error::Error>> {
+/// let file = Checkpoint::load("gpt2/model.safetensors")?;
 /// model.load_state_dict(&pretrained::gpt2().import(&file)?)?;
-/// # Ok(())
-/// # }
+/// Ok(())
+/// }
 /// ```
 pub fn gpt2() -> StateMap {
     let mut map = StateMap::new().strip_prefix("module").strip_prefix("_orig_mod");
@@ -45,8 +46,8 @@ pub fn gpt2() -> StateMap {
 /// (`module.`), and for causal masks (`attn.bias`), which are left out.
 ///
 /// ```
-/// use retrograd_nn::{checkpoint::Checkpoint, pretrained};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::nn::pretrained;
+/// use retrograd::prelude::*;
 ///
 /// let mut file = Checkpoint::new();
 /// for name in ["transformer.wte.weight", "transformer.h.0.attn.bias"] {

@@ -16,12 +16,13 @@ use serde_json::{Value, json};
 /// left out.
 ///
 /// ```no_run
-/// use retrograd_nn::{Gpt, Module, checkpoint::Checkpoint, pretrained};
-/// # fn load(model: &Gpt) -> Result<(), Box<dyn std::error::Error>> {
-/// let file = Checkpoint::load("llama/model.safetensors".as_ref())?;
+/// use retrograd::nn::pretrained;
+/// use retrograd::prelude::*;
+/// fn load(model: &Gpt) -> Result<(), Box<dyn std::error::Error>> {
+/// let file = Checkpoint::load("llama/model.safetensors")?;
 /// model.load_state_dict(&pretrained::llama(model.config()).import(&file)?)?;
-/// # Ok(())
-/// # }
+/// Ok(())
+/// }
 /// ```
 pub fn llama(config: &GptConfig) -> StateMap {
     let map = StateMap::new()
@@ -38,8 +39,8 @@ pub fn llama(config: &GptConfig) -> StateMap {
 /// has another pairing of rotary positions than theirs, [`Pairing::Interleaved`].
 ///
 /// ```
-/// use retrograd_nn::{Gpt, GptConfig, Module, pretrained};
-/// use retrograd_tensor::random::Rng;
+/// use retrograd::nn::pretrained;
+/// use retrograd::prelude::*;
 ///
 /// let config = GptConfig { vocab: 65, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::llama() };
 /// let map = pretrained::llama_meta(&config);

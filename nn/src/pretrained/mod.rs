@@ -15,19 +15,19 @@
 //! maps between state dicts, and [`config_from_json`] and [`config_to_json`] convert configurations.
 //!
 //! ```no_run
-//! use retrograd_nn::{Gpt, GptConfig, Module, checkpoint::Checkpoint, pretrained};
-//! use retrograd_tensor::random::Rng;
-//! # fn load() -> Result<(), Box<dyn std::error::Error>> {
+//! use retrograd::nn::pretrained;
+//! use retrograd::prelude::*;
+//! fn load() -> Result<(), Box<dyn std::error::Error>> {
 //! // A folder of Hugging Face.
-//! let model: Gpt = Gpt::from_pretrained("gpt2".as_ref())?;
+//! let model: Gpt = Gpt::from_pretrained("gpt2")?;
 //!
 //! // nanoGPT's ckpt.pt, after `safetensors.torch.save_file` in Python.
-//! let file = Checkpoint::load("ckpt.safetensors".as_ref())?;
+//! let file = Checkpoint::load("ckpt.safetensors")?;
 //! let config = GptConfig { layers: 6, heads: 6, width: 384, ..GptConfig::default() };
 //! let model: Gpt = Gpt::new(config, &mut Rng::new(0))?;
 //! model.load_state_dict(&pretrained::nanogpt().import(&file)?)?;
-//! # Ok(())
-//! # }
+//! Ok(())
+//! }
 //! ```
 
 mod gpt2;
@@ -108,7 +108,8 @@ impl From<CheckpointError> for PretrainedError {
 /// If the text is no such configuration, or has an option that is not supported.
 ///
 /// ```
-/// use retrograd_nn::{GptConfig, MlpKind, pretrained};
+/// use retrograd::nn::{MlpKind, pretrained};
+/// use retrograd::prelude::*;
 ///
 /// let config = pretrained::config_from_json(
 ///     r#"{"model_type": "gpt2", "n_layer": 6, "n_head": 12, "n_embd": 768}"#,
@@ -141,7 +142,8 @@ pub fn config_from_json(text: &str) -> Result<GptConfig, ConfigError> {
 /// If the model type has no option for a part of the configuration.
 ///
 /// ```
-/// use retrograd_nn::{GptConfig, pretrained};
+/// use retrograd::nn::pretrained;
+/// use retrograd::prelude::*;
 ///
 /// let config = GptConfig { vocab: 65, layers: 2, heads: 4, width: 32, ..GptConfig::llama() };
 /// let text = pretrained::config_to_json(&config).unwrap();
@@ -214,10 +216,9 @@ impl<T: Storable> Gpt<T> {
     /// memory for a parameter.
     ///
     /// ```
-    /// use retrograd_nn::{Gpt, GptConfig, Module};
-    /// use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     ///
-    /// # let folder = std::env::temp_dir().join(format!("doc-pretrained-{}", std::process::id()));
+    /// let folder = std::env::temp_dir().join(format!("doc-pretrained-{}", std::process::id()));
     /// let config = GptConfig { vocab: 65, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// model.save_pretrained(&folder).unwrap();
@@ -225,10 +226,11 @@ impl<T: Storable> Gpt<T> {
     /// let again = Gpt::<f32>::from_pretrained(&folder).unwrap();
     /// assert_eq!(again.config(), model.config());
     /// assert_eq!(again.state_dict(), model.state_dict());
-    /// # std::fs::remove_dir_all(&folder).unwrap();
+    /// std::fs::remove_dir_all(&folder).unwrap();
     /// ```
     #[track_caller]
-    pub fn from_pretrained(folder: &Path) -> Result<Gpt<T>, PretrainedError> {
+    pub fn from_pretrained(folder: impl AsRef<Path>) -> Result<Gpt<T>, PretrainedError> {
+        let folder = folder.as_ref();
         let path = folder.join("config.json");
         let text = read_json(&path).map_err(|e| PretrainedError::Io(path.clone(), e))?;
         let config =
@@ -256,17 +258,18 @@ impl<T: Storable> Gpt<T> {
     /// If a part of the model has no counterpart there, or a file cannot be written.
     ///
     /// ```
-    /// use retrograd_nn::{AttentionKind, Gpt, GptConfig};
-    /// use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::AttentionKind;
+    /// use retrograd::prelude::*;
     ///
-    /// # let folder = std::env::temp_dir().join("doc-not-written");
+    /// let folder = std::env::temp_dir().join("doc-not-written");
     /// let config = GptConfig { vocab: 65, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
     /// let config = config.with_attention(AttentionKind::Sigmoid);
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// let error = model.save_pretrained(&folder).unwrap_err().to_string();
     /// assert!(error.ends_with("config.json: gpt2 of transformers has no attention \"sigmoid\""), "{error}");
     /// ```
-    pub fn save_pretrained(&self, folder: &Path) -> Result<(), PretrainedError> {
+    pub fn save_pretrained(&self, folder: impl AsRef<Path>) -> Result<(), PretrainedError> {
+        let folder = folder.as_ref();
         let path = folder.join("config.json");
         let config = |e| PretrainedError::Config(path.clone(), e);
         let mut json = to_json(self.config()).map_err(config)?;
@@ -291,7 +294,7 @@ impl<T: Storable> Gpt<T> {
             move |e| PretrainedError::Io(path, e)
         };
         fs::create_dir_all(folder).map_err(failed(folder))?;
-        file.save_plain(&folder.join(weights::FILE))?;
+        file.save_plain(folder.join(weights::FILE))?;
         write_atomically(&path, json::text(&json).as_bytes()).map_err(failed(&path))
     }
 }

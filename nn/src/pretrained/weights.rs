@@ -44,7 +44,7 @@ pub(super) fn load(folder: &Path) -> Result<Checkpoint, PretrainedError> {
         }
         // Each file is asked for its own tensors only, so none is read twice.
         let own = |tensor: &str| weight_map.get(tensor).is_some_and(|file| file == name);
-        let file = Checkpoint::load_filtered(&folder.join(name), own)?;
+        let file = Checkpoint::load_filtered(folder.join(name), own)?;
         all.tensors.extend(file.tensors);
         all.unsupported.extend(file.unsupported);
     }

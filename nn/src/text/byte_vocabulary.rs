@@ -6,7 +6,7 @@ use super::encoding::{Encoding, SEPARATOR};
 /// that are not UTF-8 decode to `U+FFFD`.
 ///
 /// ```
-/// use retrograd_nn::text::ByteVocabulary;
+/// use retrograd::nn::text::ByteVocabulary;
 /// assert_eq!(ByteVocabulary::new().encode("né").tokens, [110, 195, 169]);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl ByteVocabulary {
     /// The number of tokens, 256 or 257.
     ///
     /// ```
-    /// # use retrograd_nn::text::ByteVocabulary;
+    /// use retrograd::nn::text::ByteVocabulary;
     /// assert_eq!(ByteVocabulary::new().with_separator().vocab_size(), 257);
     /// ```
     pub fn vocab_size(&self) -> usize {

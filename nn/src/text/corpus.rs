@@ -11,7 +11,7 @@ use retrograd_tensor::random::Rng;
 /// separator of the tokenizer between them if it has one.
 ///
 /// ```
-/// use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+/// use retrograd::prelude::*;
 /// let text = Documents::of("abcdefghij".repeat(10));
 /// let corpus = Corpus::new(&text, 0.1, &Tokenizer::chars(text.texts())).unwrap();
 /// assert_eq!((corpus.train().len(), corpus.held_out().len()), (90, 10));
@@ -35,7 +35,7 @@ impl Corpus {
     /// If the fraction is not in `[0, 1]`.
     ///
     /// ```
-    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+    /// use retrograd::prelude::*;
     /// let documents = Documents::of("ab cd ef").split(" ");
     /// let corpus = Corpus::new(&documents, 0.5, &Tokenizer::bytes().with_separator()).unwrap();
     /// assert_eq!(corpus.train(), [97, 98, 256, 99]);
@@ -56,7 +56,7 @@ impl Corpus {
     /// As for [`Tokenizer::encode`].
     ///
     /// ```
-    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+    /// use retrograd::prelude::*;
     /// let (train, held_out) = (Documents::of("abc"), Documents::of("ba"));
     /// let corpus = Corpus::from_parts(&train, &held_out, &Tokenizer::chars(train.texts())).unwrap();
     /// assert_eq!(corpus.held_out(), [1, 0]);
@@ -95,7 +95,7 @@ impl Corpus {
     /// If one does not.
     ///
     /// ```
-    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+    /// use retrograd::prelude::*;
     /// let corpus = Corpus::new(&Documents::of("0123456789"), 0.5, &Tokenizer::bytes()).unwrap();
     /// assert!(corpus.check(4).is_ok());
     /// assert!(corpus.check(5).is_err());
@@ -118,8 +118,8 @@ impl Corpus {
     /// If the training part has no window of `context` tokens and the one after it.
     ///
     /// ```
-    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
-    /// # let corpus = Corpus::new(&Documents::of("0123456789"), 0.2, &Tokenizer::bytes()).unwrap();
+    /// use retrograd::prelude::*;
+    /// let corpus = Corpus::new(&Documents::of("0123456789"), 0.2, &Tokenizer::bytes()).unwrap();
     /// let batch = corpus.batch(1337, 20, 3, 4); // step 20
     /// assert_eq!(*batch.tokens.shape(), [3, 4]);
     /// assert_eq!(batch.tokens.to_vec(), corpus.batch(1337, 20, 3, 4).tokens.to_vec());
@@ -145,7 +145,7 @@ impl Corpus {
     /// If `context` is 0.
     ///
     /// ```
-    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+    /// use retrograd::prelude::*;
     /// let corpus = Corpus::new(&Documents::of("0123456789"), 1.0, &Tokenizer::bytes()).unwrap();
     /// let lengths: Vec<usize> = corpus.windows(4).iter().map(|w| w.tokens.len() - 1).collect();
     /// assert_eq!(lengths, [4, 4, 1]);
@@ -206,7 +206,7 @@ impl Window<'_> {
     /// The window as a batch of one sequence.
     ///
     /// ```
-    /// # use retrograd_nn::text::Window;
+    /// use retrograd::nn::text::Window;
     /// let batch = Window { tokens: &[5, 6, 7], bytes: 2 }.batch();
     /// assert_eq!((batch.tokens.to_vec(), batch.targets.to_vec()), (vec![5, 6], vec![6, 7]));
     /// ```
@@ -231,7 +231,7 @@ impl Batch {
     /// If the lengths differ, or a window is empty.
     ///
     /// ```
-    /// # use retrograd_nn::text::Batch;
+    /// use retrograd::nn::text::Batch;
     /// let batch = Batch::new([&[1, 2, 3][..], &[4, 5, 6][..]]);
     /// assert_eq!(batch.tokens.to_vec(), [1, 2, 4, 5]);
     /// assert_eq!(batch.targets.to_vec(), [2, 3, 5, 6]);

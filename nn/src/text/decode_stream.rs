@@ -7,7 +7,7 @@ use super::Tokenizer;
 /// together are the text that [`Tokenizer::decode`] returns.
 ///
 /// ```
-/// use retrograd_nn::text::Tokenizer;
+/// use retrograd::prelude::*;
 /// let bytes = Tokenizer::bytes();
 /// let mut stream = bytes.decode_stream();
 /// let parts: Vec<String> = [110, 195, 169, 33].map(|token| stream.step(token)).to_vec();
@@ -61,7 +61,7 @@ impl<'a> DecodeStream<'a> {
     /// The text of the tokens that completed no character, with `U+FFFD` for what is missing.
     ///
     /// ```
-    /// # use retrograd_nn::text::Tokenizer;
+    /// use retrograd::prelude::*;
     /// let bytes = Tokenizer::bytes();
     /// let mut stream = bytes.decode_stream();
     /// assert_eq!(stream.step(195), "");
@@ -102,7 +102,7 @@ impl Tokenizer {
     /// If a token is outside the vocabulary.
     ///
     /// ```
-    /// # use retrograd_nn::text::Tokenizer;
+    /// use retrograd::prelude::*;
     /// let tokenizer = Tokenizer::bytes();
     /// let mut stream = tokenizer.decode_stream_after(&[110, 195]);
     /// assert_eq!(stream.step(169), "é");

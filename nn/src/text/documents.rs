@@ -18,49 +18,60 @@ pub struct Document {
 /// The texts of a corpus, in a fixed order.
 ///
 /// ```
-/// use retrograd_nn::text::Documents;
-/// # let folder = std::env::temp_dir().join(format!("doc-documents-{}", std::process::id()));
-/// # std::fs::create_dir_all(&folder).unwrap();
+/// use retrograd::prelude::*;
+/// let folder = std::env::temp_dir().join(format!("doc-documents-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder).unwrap();
 /// std::fs::write(folder.join("b.txt"), "second").unwrap();
 /// std::fs::write(folder.join("a.txt"), "first").unwrap();
 /// let documents = Documents::read(&folder).unwrap();
 /// assert_eq!(documents.texts().collect::<Vec<_>>(), ["first", "second"]);
-/// # std::fs::remove_dir_all(&folder).unwrap();
+/// std::fs::remove_dir_all(&folder).unwrap();
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Documents {
     documents: Vec<Document>,
+    crlf: usize,
 }
 
 impl From<Vec<Document>> for Documents {
     fn from(documents: Vec<Document>) -> Self {
-        Documents { documents }
+        Documents { documents, crlf: 0 }
     }
 }
 
 impl Documents {
     /// One text.
     pub fn of(text: impl Into<String>) -> Documents {
-        Documents { documents: vec![Document { name: String::new(), text: text.into() }] }
+        vec![Document { name: String::new(), text: text.into() }].into()
     }
 
     /// Reads a file, or all files of a folder and its subfolders, in the order of their paths. In a
     /// folder, files whose names begin with a dot are left out, empty files are empty documents, and
-    /// links to folders are not followed. A pipe is read to its end, if it is the path itself.
+    /// links to folders are not followed. A pipe is read to its end, if it is the path itself. Line ends
+    /// `\r\n` become `\n`, see [`Documents::with_lf`].
     ///
     /// # Errors
     /// If something cannot be read, is not UTF-8 (the error names the file and the byte), or is a
     /// device; if the file, or every file of the folder, is empty; or if the folder has no file.
     ///
     /// ```
-    /// # use retrograd_nn::text::Documents;
-    /// # let path = std::env::temp_dir().join(format!("doc-latin1-{}.txt", std::process::id()));
+    /// use retrograd::prelude::*;
+    /// let path = std::env::temp_dir().join(format!("doc-latin1-{}.txt", std::process::id()));
     /// std::fs::write(&path, b"caf\xe9").unwrap(); // Latin-1
     /// let error = Documents::read(&path).unwrap_err().to_string();
     /// assert!(error.ends_with(".txt: not UTF-8: byte 3 (0xe9) begins no character"));
-    /// # std::fs::remove_file(&path).unwrap();
+    /// std::fs::remove_file(&path).unwrap();
     /// ```
-    pub fn read(path: &Path) -> Result<Documents, TextError> {
+    pub fn read(path: impl AsRef<Path>) -> Result<Documents, TextError> {
+        Documents::read_unchanged(path).map(Documents::with_lf)
+    }
+
+    /// As [`Documents::read`], with the line ends of the files.
+    ///
+    /// # Errors
+    /// As [`Documents::read`].
+    pub fn read_unchanged(path: impl AsRef<Path>) -> Result<Documents, TextError> {
+        let path = path.as_ref();
         let failed = |e| TextError::Read(path.into(), e);
         if fs::metadata(path).map_err(failed)?.is_dir() {
             return Documents::read_folder(path);
@@ -87,13 +98,38 @@ impl Documents {
         if documents.iter().all(|document| document.text.is_empty()) {
             return Err(TextError::Empty(folder.into()));
         }
-        Ok(Documents { documents })
+        Ok(documents.into())
+    }
+
+    /// The texts with line ends `\n` in place of `\r\n`. Positions and numbers of bytes count what results;
+    /// [`Documents::crlf`] says how many line ends have been replaced.
+    ///
+    /// ```
+    /// use retrograd::prelude::*;
+    /// let documents = Documents::of("one\r\ntwo\r\n").with_lf();
+    /// assert_eq!(documents.texts().collect::<String>(), "one\ntwo\n");
+    /// assert_eq!(documents.crlf(), 2);
+    /// ```
+    pub fn with_lf(mut self) -> Documents {
+        for Document { text, .. } in &mut self.documents {
+            let replaced = text.matches("\r\n").count();
+            if replaced > 0 {
+                *text = text.replace("\r\n", "\n");
+                self.crlf += replaced;
+            }
+        }
+        self
+    }
+
+    /// The line ends `\r\n` that [`Documents::with_lf`] has replaced.
+    pub fn crlf(&self) -> usize {
+        self.crlf
     }
 
     /// The documents between the occurrences of a separator, without it; empty ones are left out.
     ///
     /// ```
-    /// # use retrograd_nn::text::Documents;
+    /// use retrograd::prelude::*;
     /// let tales = Documents::of("one\n\n\ntwo\n\n\nthree").split("\n\n\n");
     /// assert_eq!(tales.texts().collect::<Vec<_>>(), ["one", "two", "three"]);
     /// ```
@@ -102,7 +138,7 @@ impl Documents {
         let parts = |Document { name, text }: &Document| -> Vec<Document> {
             text.split(separator).filter(|t| !t.is_empty()).map(|t| part(name, t)).collect()
         };
-        Documents { documents: self.documents.iter().flat_map(parts).collect() }
+        self.documents.iter().flat_map(parts).collect::<Vec<Document>>().into()
     }
 
     /// The documents.
@@ -133,7 +169,7 @@ impl Documents {
     /// If the fraction is not in `[0, 1]`.
     ///
     /// ```
-    /// # use retrograd_nn::text::Documents;
+    /// use retrograd::prelude::*;
     /// let (train, held_out) = Documents::of("0123456789").hold_out(0.2);
     /// assert_eq!(train.texts().collect::<String>(), "01234567");
     /// assert_eq!(held_out.texts().collect::<String>(), "89");

@@ -81,7 +81,8 @@ impl fmt::Display for TextError {
                 };
                 write!(
                     f,
-                    "the vocabulary does not contain {}{more}; it contains {known:?}",
+                    "the vocabulary does not contain {}{more}; it contains {known:?}. \
+                     `Tokenizer::bytes()`, or `--tokenizer byte`, encodes every text",
                     shown.join(", ")
                 )
             }

@@ -10,8 +10,7 @@ use std::ops::Add;
 /// models with different tokenizers, on the same text, if [it comes back](super::Corpus::lost_share).
 ///
 /// ```
-/// use retrograd_nn::text::TextMetrics;
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 /// let mut metrics = TextMetrics::default();
 /// let logits = Tensor::<f32>::zeros([1, 3, 4]); // uniform over four tokens
 /// metrics.add(&logits, &Tensor::from([[0i64, 1, 2]]), 6); // three tokens of two bytes
@@ -54,8 +53,7 @@ impl TextMetrics {
     /// If shapes do not fit, or a target is neither -100 nor in the vocabulary.
     ///
     /// ```
-    /// # use retrograd_nn::text::TextMetrics;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let mut metrics = TextMetrics::default();
     /// metrics.add(&Tensor::from([[5.0f32, 0.0], [5.0, 0.0]]), &Tensor::from([0i64, 1]), 2);
     /// assert_eq!((metrics.tokens, metrics.correct), (2, 1));
@@ -100,7 +98,7 @@ impl TextMetrics {
     /// text in UTF-8. Equal to `loss / ln 2 · tokens / bytes`.
     ///
     /// ```
-    /// # use retrograd_nn::text::TextMetrics;
+    /// use retrograd::prelude::*;
     /// let metrics = TextMetrics { nats: 2f64.ln() * 12.0, bytes: 6, ..Default::default() };
     /// assert_eq!(metrics.bits_per_byte(), 2.0);
     /// ```

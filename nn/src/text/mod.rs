@@ -12,9 +12,7 @@
 //! | loss, bits per byte, perplexity, accuracy | [`TextMetrics`] |
 //!
 //! ```
-//! use retrograd_nn::text::{Corpus, Documents, TextMetrics, Tokenizer};
-//! use retrograd_nn::{Gpt, GptConfig, Pass};
-//! use retrograd_tensor::random::Rng;
+//! use retrograd::prelude::*;
 //!
 //! let text = Documents::of("to be, or not to be: that is the question. ".repeat(20));
 //! let tokenizer = Tokenizer::chars(text.texts());
@@ -26,7 +24,7 @@
 //! let batch = corpus.batch(7, 0, 4, 8); // seed, step, sequences, context
 //! let (loss, gradients) =
 //!     model.loss_and_gradients(&batch.tokens, &batch.targets, &mut Pass::train_step(7, 0));
-//! # assert!(loss > 0.0 && !gradients.is_empty());
+//! assert!(loss > 0.0 && !gradients.is_empty());
 //!
 //! let mut metrics = TextMetrics::default();
 //! for window in corpus.windows(8) {

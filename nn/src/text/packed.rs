@@ -29,7 +29,7 @@ struct Piece {
 /// does in any stream of text, so there a separator helps.
 ///
 /// ```
-/// use retrograd_nn::text::PackedDocuments;
+/// use retrograd::nn::text::PackedDocuments;
 /// let packed = PackedDocuments::new(vec![vec![1, 2, 3], vec![4, 5, 6, 7], vec![8, 9]], 4);
 /// assert_eq!(packed.rows(), 2);
 /// let rows = packed.get(&[0, 1]);
@@ -63,8 +63,7 @@ impl PackedBatch {
     /// [`Mask::documents`] and [`Mask::causal`].
     ///
     /// ```
-    /// use retrograd_nn::attention::{Align, Mask};
-    /// use retrograd_nn::text::PackedDocuments;
+    /// use retrograd::nn::{attention::{Align, Mask}, text::PackedDocuments};
     /// let batch = PackedDocuments::new(vec![vec![1, 2, 3], vec![4, 5]], 3).get(&[0]);
     /// let keep = batch.mask().tensor([1, 1, 3, 3], Align::TopLeft);
     /// assert_eq!(keep.to_vec(), [true, false, false, true, true, false, false, false, true]);
@@ -82,7 +81,7 @@ impl PackedDocuments {
     /// If the length is 0, or no document has two tokens.
     ///
     /// ```
-    /// # use retrograd_nn::text::PackedDocuments;
+    /// use retrograd::nn::text::PackedDocuments;
     /// // A document that is longer than a row is cut, with no target lost.
     /// let packed = PackedDocuments::new(vec![(0..8).collect()], 5);
     /// assert_eq!(packed.get(&[0]).targets.to_vec(), [1, 2, 3, 4, 5]);
@@ -190,7 +189,7 @@ impl PackedDocuments {
     /// function of the seed and the step, so training can be resumed at any step.
     ///
     /// ```
-    /// # use retrograd_nn::text::PackedDocuments;
+    /// use retrograd::nn::text::PackedDocuments;
     /// let packed = PackedDocuments::new(vec![vec![0, 1], vec![2, 3], vec![4, 5]], 1);
     /// let firsts = |step| packed.batch(7, step, 1).tokens.to_vec();
     /// let mut all = [firsts(0), firsts(1), firsts(2)].concat();

@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Write};
 /// sequences that a terminal obeys.
 ///
 /// ```
-/// use retrograd_nn::text::Printable;
+/// use retrograd::nn::text::Printable;
 /// assert_eq!(Printable("red\x1b[31m\r\n\tand é").to_string(), "red\\u{1b}[31m\\r\n\tand é");
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -18,7 +18,7 @@ use std::path::Path;
 /// feature `tokenizers` every `tokenizer.json` of Hugging Face's library.
 ///
 /// ```
-/// use retrograd_nn::text::Tokenizer;
+/// use retrograd::prelude::*;
 /// let tokenizer = Tokenizer::chars(["to be or not to be"]);
 /// let tokens = tokenizer.encode("not").unwrap();
 /// assert_eq!(tokens, [3, 4, 6]);
@@ -74,7 +74,8 @@ impl Tokenizer {
     /// feature `tokenizers`.
     ///
     /// ```
-    /// use retrograd_nn::text::{SEPARATOR, Tokenizer};
+    /// use retrograd::nn::text::SEPARATOR;
+    /// use retrograd::prelude::*;
     /// let text = "the cat and the hat and the bat. ".repeat(9);
     /// match Tokenizer::train_bpe([text.as_str()], 270, &[SEPARATOR]) {
     ///     Ok(bpe) => {
@@ -165,7 +166,7 @@ impl Tokenizer {
     /// As for [`Tokenizer::encode`].
     ///
     /// ```
-    /// # use retrograd_nn::text::Tokenizer;
+    /// use retrograd::prelude::*;
     /// assert_eq!(Tokenizer::chars(["né語"]).encode_with_bytes("né語").unwrap().bytes, [1, 2, 3]);
     /// ```
     pub fn encode_with_bytes(&self, text: &str) -> Result<Encoding, TextError> {
@@ -184,7 +185,7 @@ impl Tokenizer {
     /// If a token is outside the vocabulary.
     ///
     /// ```
-    /// # use retrograd_nn::text::Tokenizer;
+    /// use retrograd::prelude::*;
     /// assert_eq!(Tokenizer::bytes().decode(&[110, 195, 169]), "né");
     /// ```
     #[track_caller]
@@ -237,7 +238,7 @@ impl Tokenizer {
     /// If the token is outside the vocabulary.
     ///
     /// ```
-    /// # use retrograd_nn::text::Tokenizer;
+    /// use retrograd::prelude::*;
     /// assert_eq!([110, 195].map(|token| Tokenizer::bytes().label(token)), ["n", "<0xC3>"]);
     /// ```
     #[track_caller]
@@ -265,7 +266,7 @@ impl Tokenizer {
     /// `{"type":"char","characters":"..","separator":false}` and `{"type":"byte","separator":false}`.
     ///
     /// ```
-    /// # use retrograd_nn::text::Tokenizer;
+    /// use retrograd::prelude::*;
     /// let json = Tokenizer::chars(["cab"]).to_json();
     /// assert_eq!(json, r#"{"type":"char","characters":"abc","separator":false}"#);
     /// ```
@@ -291,7 +292,7 @@ impl Tokenizer {
     /// built without the feature `tokenizers`.
     ///
     /// ```
-    /// # use retrograd_nn::text::Tokenizer;
+    /// use retrograd::prelude::*;
     /// assert_eq!(Tokenizer::from_json(r#"{"type":"byte"}"#).unwrap(), Tokenizer::bytes());
     /// assert!(Tokenizer::from_json(r#"{"type":"bit"}"#).is_err());
     /// ```
@@ -330,14 +331,15 @@ impl Tokenizer {
     /// If the operating system reports one.
     ///
     /// ```
-    /// # use retrograd_nn::text::Tokenizer;
-    /// # let path = std::env::temp_dir().join(format!("doc-tokenizer-{}.json", std::process::id()));
+    /// use retrograd::prelude::*;
+    /// let path = std::env::temp_dir().join(format!("doc-tokenizer-{}.json", std::process::id()));
     /// let tokenizer = Tokenizer::chars(["to be or not to be"]);
     /// tokenizer.save(&path).unwrap();
     /// assert_eq!(Tokenizer::load(&path).unwrap(), tokenizer);
-    /// # std::fs::remove_file(&path).unwrap();
+    /// std::fs::remove_file(&path).unwrap();
     /// ```
-    pub fn save(&self, path: &Path) -> Result<(), TextError> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TextError> {
+        let path = path.as_ref();
         write_atomically(path, self.to_json().as_bytes())
             .map_err(|e| TextError::Write(path.into(), e))
     }
@@ -348,11 +350,12 @@ impl Tokenizer {
     /// As for [`Tokenizer::from_json`], or if the file cannot be read.
     ///
     /// ```
-    /// # use retrograd_nn::text::Tokenizer;
-    /// let error = Tokenizer::load("tokenizer-that-is-not-there.json".as_ref()).unwrap_err();
+    /// use retrograd::prelude::*;
+    /// let error = Tokenizer::load("tokenizer-that-is-not-there.json").unwrap_err();
     /// assert!(error.to_string().starts_with("cannot read tokenizer-that-is-not-there.json: "));
     /// ```
-    pub fn load(path: &Path) -> Result<Tokenizer, TextError> {
+    pub fn load(path: impl AsRef<Path>) -> Result<Tokenizer, TextError> {
+        let path = path.as_ref();
         let json = read_json(path).map_err(|e| TextError::Read(path.into(), e))?;
         Tokenizer::from_json(&json).map_err(|e| match e {
             TextError::NotATokenizer(why) => {

@@ -39,6 +39,20 @@ fn a_folder_is_read_in_the_order_of_its_paths() {
 }
 
 #[test]
+fn line_ends_are_read_as_lf_and_counted() {
+    let folder = TempDir::new().unwrap();
+    write(&folder, "unix", "one\ntwo\n");
+    write(&folder, "windows", "\r\none\r\r\ntwo\r");
+    let texts = |documents: &Documents| documents.texts().map(String::from).collect::<Vec<_>>();
+    let documents = Documents::read(folder.path()).unwrap();
+    assert_eq!(texts(&documents), ["one\ntwo\n", "\none\r\ntwo\r"]); // no `\r` of its own is lost
+    assert_eq!((documents.crlf(), documents.split("\n").crlf()), (2, 0));
+    let unchanged = Documents::read_unchanged(folder.path()).unwrap();
+    assert_eq!(texts(&unchanged)[1], "\r\none\r\r\ntwo\r");
+    assert_ne!(unchanged.fingerprint(), documents.fingerprint());
+}
+
+#[test]
 fn errors_of_files_name_the_file() {
     let folder = TempDir::new().unwrap();
     let error = |path: &Path| Documents::read(path).unwrap_err().to_string();
@@ -69,7 +83,7 @@ fn devices_are_refused_and_links_to_folders_not_followed() {
     symlink("/dev/zero", folder.path().join("zero")).unwrap();
     let error = Documents::read(folder.path()).unwrap_err().to_string();
     assert!(error.contains("zero: it is not a regular file"), "{error}");
-    let error = Documents::read("/dev/zero".as_ref()).unwrap_err().to_string();
+    let error = Documents::read("/dev/zero").unwrap_err().to_string();
     assert_eq!(error, "cannot read /dev/zero: it is not a regular file");
     // Nor are they a tokenizer, a configuration or a list of files of weights; and none is without end.
     fs::File::create(folder.path().join("large")).unwrap().set_len(1 << 40).unwrap();
@@ -341,7 +355,7 @@ fn names_in_errors_are_escaped() {
     for error in [
         linear.load_state_dict(&file.get("").unwrap()).unwrap_err().to_string(),
         Checkpoint::load(&path).unwrap_err().to_string(),
-        Documents::read(&folder.path().join(format!("no{red}"))).unwrap_err().to_string(),
+        Documents::read(folder.path().join(format!("no{red}"))).unwrap_err().to_string(),
         Gpt::<f32>::from_pretrained(&path).unwrap_err().to_string(),
         Tokenizer::load(&path).unwrap_err().to_string(),
     ] {

@@ -58,7 +58,7 @@ impl HeadMap {
     /// If there are more than 65,536 keys.
     ///
     /// ```
-    /// use retrograd_study::attention::{HeadMap, PairMask};
+    /// use retrograd::study::attention::{HeadMap, PairMask};
     /// let mask = PairMask::new([2, 2], |query, key| key <= query, "+", 64);
     /// let mut head = HeadMap::new(mask, Some(&[3, 5]));
     /// head.push(&[1.0, 0.0], None);

@@ -81,7 +81,7 @@ pub struct AttentionLook {
 /// several models.
 ///
 /// ```
-/// use retrograd_study::attention::*;
+/// use retrograd::study::attention::*;
 ///
 /// let mask = PairMask::new([2, 2], |query, key| key <= query, "+", 64);
 /// let mut head = HeadMap::new(mask, Some(&[0, 1]));
@@ -160,7 +160,7 @@ impl AttentionPage {
     /// If there is no such text, or a layer refers to a sequence that the text does not have.
     ///
     /// ```should_panic
-    /// # use retrograd_study::attention::{AttentionLook, AttentionPage};
+    /// use retrograd::study::attention::{AttentionLook, AttentionPage};
     /// let look = AttentionLook { snapshot: "now".into(), text: 3, loss: None, layers: vec![], notes: vec![] };
     /// AttentionPage::new("Heads").look(look);
     /// ```

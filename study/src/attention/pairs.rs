@@ -19,7 +19,7 @@ impl PairMask {
     /// line for each row of tiles of `tile` queries by `tile` keys: `#` full, `+` partial, `.` empty.
     ///
     /// ```
-    /// use retrograd_study::attention::PairMask;
+    /// use retrograd::study::attention::PairMask;
     /// let causal = PairMask::new([3, 3], |query, key| key <= query, "+", 64);
     /// assert_eq!(causal.visible(1).collect::<Vec<_>>(), [0, 1]);
     /// ```

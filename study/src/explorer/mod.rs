@@ -36,9 +36,8 @@ const GRADIENTS: usize = 1 << 24;
 /// are computed of up to 2²⁴ weights.
 ///
 /// ```
-/// use retrograd_nn::{Gpt, GptConfig};
-/// use retrograd_study::{AttentionExplorer, ExplorerText};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::prelude::*;
+/// use retrograd::study::{AttentionExplorer, ExplorerText};
 ///
 /// let config = GptConfig { vocab: 5, context: 4, layers: 2, heads: 2, width: 8, ..GptConfig::default() };
 /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
@@ -86,11 +85,9 @@ impl AttentionExplorer {
     /// compute on this thread, not in the shards of [`sharded`](retrograd_autograd::sharded).
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_nn::attention::{Mask, MultiHeadAttention, MultiHeadConfig};
-    /// use retrograd_nn::Pass;
-    /// use retrograd_study::{AttentionExplorer, ExplorerText};
-    /// use retrograd_tensor::{Tensor, random::Rng};
+    /// use retrograd::nn::attention::{Mask, MultiHeadAttention, MultiHeadConfig};
+    /// use retrograd::prelude::*;
+    /// use retrograd::study::{AttentionExplorer, ExplorerText};
     ///
     /// let mut rng = Rng::new(1);
     /// let model = MultiHeadAttention::<f32>::new(&MultiHeadConfig::new(8, 2), &mut rng);

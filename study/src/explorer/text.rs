@@ -5,7 +5,7 @@ use crate::attention::{AttentionText, Sequence};
 /// A text that a model attends to: the labels of its tokens.
 ///
 /// ```
-/// use retrograd_study::ExplorerText;
+/// use retrograd::study::ExplorerText;
 /// let date = ExplorerText::new("a date", ["2", "0", "2", "6"])
 ///     .source(["t", "o", "d", "a", "y"])
 ///     .pair(3, 4);

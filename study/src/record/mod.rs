@@ -5,9 +5,8 @@
 //! they delivered, and the memory that was freed. [`Recorder::watching`] adds the values.
 //!
 //! ```
-//! use retrograd_autograd::Var;
-//! use retrograd_study::record::{What, record};
-//! use retrograd_tensor::Tensor;
+//! use retrograd::prelude::*;
+//! use retrograd::study::record::{What, record};
 //!
 //! // y = a² · a: two gradients are delivered to a leaf by the product and by the square.
 //! let a = Var::leaf(Tensor::scalar(3.0f32));

@@ -145,9 +145,8 @@ impl Display for NonFinite {
 /// same in a program that calls [`from_env`](crate::from_env): the operation that is found panics.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_study::record::find_nonfinite;
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
+/// use retrograd::study::record::find_nonfinite;
 ///
 /// let x = Var::leaf(Tensor::from([1.0f32, 0.0, 4.0]));
 /// // √0 is 0, but its derivative 1 / (2 √0) is infinite.

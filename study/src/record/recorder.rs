@@ -28,9 +28,8 @@ use std::time::Instant;
 /// Records the operations and events of a closure.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_study::record::{Recorder, What};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
+/// use retrograd::study::record::{Recorder, What};
 ///
 /// let x = Var::leaf(Tensor::scalar(0.5f32));
 /// let (grads, recording) = Recorder::new().record(|| x.tanh().square().backward());
@@ -177,9 +176,8 @@ impl Recorder {
     /// tensor that it keeps is copied where the computation would change it in place.
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_study::record::{Recorder, Seen};
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
+    /// use retrograd::study::record::{Recorder, Seen};
     /// use std::sync::{Arc, Mutex};
     ///
     /// let largest = Arc::new(Mutex::new(0.0f32));
@@ -205,9 +203,8 @@ impl Recorder {
     /// only (detached, or a frozen parameter) cannot be told from other constants.
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_study::record::{Constant, Recorder, Source};
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
+    /// use retrograd::study::record::{Constant, Recorder, Source};
     ///
     /// let (x, w) = (Var::leaf(Tensor::scalar(2.0f32)), Var::leaf(Tensor::scalar(3.0f32)));
     /// let (_, recording) = Recorder::new().leaf(&w).record(|| x.mul(&w.detach()));
@@ -233,10 +230,8 @@ impl Recorder {
     /// from the beginning. Without a model, the outermost module whose forward pass is reported is the model.
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_nn::{Layer, Linear, Pass, Sequential};
-    /// use retrograd_study::record::Recorder;
-    /// use retrograd_tensor::{Tensor, random::Rng};
+    /// use retrograd::prelude::*;
+    /// use retrograd::study::record::Recorder;
     ///
     /// let model = Sequential::<f32>::new().then(Linear::new(4, 4, &mut Rng::new(1)));
     /// let x = Var::constant(Tensor::ones([2, 4]));

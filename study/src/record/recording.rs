@@ -246,9 +246,8 @@ impl Recording {
     /// [`pool_stats`](retrograd_tensor::storage::pool_stats) gives if nothing else runs in the process.
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_study::record::record;
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
+    /// use retrograd::study::record::record;
     /// let x = Var::leaf(Tensor::<f32>::ones([256]));
     /// let (_, recording) = record(|| x.exp().sum(..).backward());
     /// assert!(recording.peak() >= recording.live + 1024); // at least that of the exponentials

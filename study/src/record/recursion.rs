@@ -20,9 +20,8 @@ use std::sync::Arc;
 /// exponentially. The rules are kept, so the graph can be differentiated afterwards.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_study::record::naive_backward;
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
+/// use retrograd::study::record::naive_backward;
 ///
 /// // b = a², y = b + b · a with a = 3: y' = 2a + 3a² = 33
 /// let a = Var::leaf(Tensor::scalar(3.0f32));

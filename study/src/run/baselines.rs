@@ -20,7 +20,7 @@ const COUNTED: usize = 10_000_000;
 /// Of a training text of more than ten million tokens, the first ten million are counted.
 ///
 /// ```
-/// use retrograd_study::Baselines;
+/// use retrograd::study::Baselines;
 ///
 /// let train = [0, 1, 0, 1, 0, 1, 0, 1];
 /// let baselines = Baselines::of(&train, &[0, 1, 0, 1], 2);

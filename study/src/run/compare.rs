@@ -9,7 +9,7 @@ use serde_json::json;
 /// results, and their last samples side by side. `notes` are sentences about what could not be shown.
 ///
 /// ```
-/// use retrograd_study::{RunPage, RunStep, compare_runs};
+/// use retrograd::study::{RunPage, RunStep, compare_runs};
 ///
 /// let run = |lr: f64| {
 ///     let mut run = RunPage::new(&format!("lr {lr}"));

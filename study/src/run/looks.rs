@@ -52,7 +52,7 @@ impl HeadLook {
     /// If the number of weights is not `tokens²`.
     ///
     /// ```
-    /// use retrograd_study::HeadLook;
+    /// use retrograd::study::HeadLook;
     ///
     /// let first = HeadLook::new(&[1.0, 0.0, 1.0, 0.0], 2); // both queries attend to the first token
     /// assert_eq!(first.entropy, 0.0);

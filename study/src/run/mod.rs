@@ -78,7 +78,7 @@ const COLUMNS: usize = 5;
 /// constant time and no memory in the mean.
 ///
 /// ```
-/// use retrograd_study::{RunPage, RunStep};
+/// use retrograd::study::{RunPage, RunStep};
 ///
 /// let mut page = RunPage::new("A parabola");
 /// let mut x = 3.0f64;

@@ -47,9 +47,8 @@ impl Observer for Collector {
 /// Observers around it are told as well. The bits of results are those without a trace.
 ///
 /// ```
-/// use retrograd_tensor::random::Rng;
-/// use retrograd_study::trace::trace;
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
+/// use retrograd::study::trace::trace;
 ///
 /// let x = Tensor::<f32>::randn([64, 64], &mut Rng::new(1));
 /// let (y, trace) = trace(|| x.matmul(&x).exp());

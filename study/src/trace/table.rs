@@ -26,8 +26,8 @@ impl Trace {
     /// The calls, in the order in which they ended.
     ///
     /// ```
-    /// use retrograd_study::trace::trace;
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
+    /// use retrograd::study::trace::trace;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// let (_, trace) = trace(|| x.t().softmax(-1)); // copies the transposed operand
     /// let calls: Vec<_> = trace.calls().iter().map(|call| (call.operation, call.depth)).collect();
@@ -55,8 +55,8 @@ impl Trace {
     /// The calls of each operation by each kernel together, the longest time first.
     ///
     /// ```
-    /// use retrograd_study::trace::trace;
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
+    /// use retrograd::study::trace::trace;
     /// let x = Tensor::<f32>::ones([4]);
     /// let (_, trace) = trace(|| x.exp().exp().ln());
     /// let totals = trace.by_operation();

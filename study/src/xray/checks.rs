@@ -24,9 +24,8 @@ impl XRay {
     /// by [`XRay::record_at`]; for others, see [`XRay::adjustable`].
     ///
     /// ```
-    /// use retrograd_autograd::{InputGrads, Op, Var};
-    /// use retrograd_study::XRay;
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::autograd::{InputGrads, Op};
+    /// use retrograd::prelude::*;
     ///
     /// static CUBE: Op = Op::new("cube", &["x"]);
     ///
@@ -48,9 +47,7 @@ impl XRay {
     /// [`XRay::checked`].
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_study::XRay;
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// use std::sync::{Arc, Mutex};
     ///
     /// let x = Var::leaf(Tensor::from([0.5f64]));

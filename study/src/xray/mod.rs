@@ -51,9 +51,7 @@ const MOST_BYTES: usize = 6_000_000;
 /// Records a step and makes a page of it.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_study::XRay;
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 ///
 /// let a = Var::leaf(Tensor::scalar(3.0f32));
 /// let step = XRay::new("A diamond").leaf("a", &a).record(|| {
@@ -107,9 +105,7 @@ impl XRay {
     /// parameter are those of other modules that use it.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_study::XRay;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let a = Var::leaf(Tensor::scalar(3.0f32));
     /// let xray = XRay::new("A step").parameter("scale", a.id().unwrap(), &a, true);
     /// let step = xray.record(|| a.square().backward());
@@ -145,11 +141,9 @@ impl XRay {
     /// Shows times relative to the limits of the machine.
     ///
     /// ```no_run
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_study::XRay;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::machine::Roofline;
     /// let a = Var::leaf(Tensor::scalar(3.0f32));
-    /// use retrograd_tensor::machine::Roofline;
     /// let xray = XRay::new("A step").limits(Roofline::measure());
     /// println!("{}", xray.record(|| a.square().backward()).costs());
     /// ```

@@ -8,10 +8,7 @@ impl XRay {
     /// An X-ray of a model, whose parameters and modules have their names.
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_nn::{Layer, Linear, Pass};
-    /// use retrograd_study::XRay;
-    /// use retrograd_tensor::{Tensor, random::Rng};
+    /// use retrograd::prelude::*;
     ///
     /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
     /// let x = Var::constant(Tensor::ones([4, 3]));
@@ -41,11 +38,7 @@ impl XRay {
     /// parameters ([`Module::state_dict`]) from before the update.
     ///
     /// ```
-    /// use retrograd_nn::optim::{Optimizer, Sgd, SgdConfig};
-    /// use retrograd_nn::{Layer, Linear, Module, Pass};
-    /// use retrograd_study::XRay;
-    /// use retrograd_autograd::Var;
-    /// use retrograd_tensor::{Tensor, random::Rng};
+    /// use retrograd::prelude::*;
     ///
     /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
     /// let x = Var::constant(Tensor::ones([4, 3]));

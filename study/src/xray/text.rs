@@ -18,9 +18,7 @@ impl RecordedStep {
     /// been delivered before. If there are more than `most` lines, the middle of each part is left out.
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_study::XRay;
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     ///
     /// let a = Var::leaf(Tensor::scalar(3.0f32));
     /// let step = XRay::new("A diamond").leaf("a", &a).record(|| {
@@ -141,9 +139,7 @@ impl RecordedStep {
     /// that are not the central difference of the loss. Empty if nothing was found.
     ///
     /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_study::XRay;
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     ///
     /// let (w, v) = (Var::leaf(Tensor::scalar(2.0f32)), Var::leaf(Tensor::scalar(3.0f32)));
     /// let step = XRay::new("").leaf("w", &w).leaf("v", &v).record(|| {

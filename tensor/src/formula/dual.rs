@@ -11,12 +11,11 @@ use std::f64::consts::FRAC_2_SQRT_PI;
 /// derivative is that of the side that gives the value; of `abs` at 0 it is 0.
 ///
 /// ```
-/// use retrograd_tensor::ops::activation::Gelu;
-/// use retrograd_tensor::ops::pointwise::Pointwise;
-/// use retrograd_tensor::Real;
-/// use retrograd_tensor::settings::level;
-/// use retrograd_tensor::formula::{Dual, Expr};
-/// use retrograd_tensor::simd::{Kernel, Lanes};
+/// use retrograd::tensor::Real;
+/// use retrograd::tensor::formula::{Dual, Expr};
+/// use retrograd::tensor::ops::{activation::Gelu, pointwise::Pointwise};
+/// use retrograd::tensor::settings::level;
+/// use retrograd::tensor::simd::{Kernel, Lanes};
 ///
 /// /// The derivative of GELU at a point.
 /// struct Derivative(f64);

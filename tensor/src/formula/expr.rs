@@ -8,10 +8,10 @@ use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
 /// rounded to the element type `T`.
 ///
 /// ```
-/// use retrograd_tensor::Real;
-/// use retrograd_tensor::formula::{Algebra, Dual, Expr};
-/// use retrograd_tensor::settings::level;
-/// use retrograd_tensor::simd::{Kernel, Lanes};
+/// use retrograd::tensor::Real;
+/// use retrograd::tensor::formula::{Algebra, Dual, Expr};
+/// use retrograd::tensor::settings::level;
+/// use retrograd::tensor::simd::{Kernel, Lanes};
 ///
 /// /// `x³ - 2x` above 0, else 0
 /// fn cubic<T: Real, A: Algebra<T>>(x: Expr<T, A>) -> Expr<T, A> {

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 /// is `g / d²`, and `g · y + g` is `g · (y + 1)`.
 ///
 /// ```
-/// use retrograd_tensor::formula::{Expr, Terms};
+/// use retrograd::tensor::formula::{Expr, Terms};
 ///
 /// let terms = Terms::default();
 /// let x: Expr<f64, _> = terms.name("x");

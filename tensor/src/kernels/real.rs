@@ -90,9 +90,7 @@ pub trait Real: Float + Gemm + Number {
     ///
     /// # Example
     /// ```
-    /// use retrograd_tensor::Real;
-    /// use retrograd_tensor::settings::level;
-    /// use retrograd_tensor::simd::{Kernel, Lanes};
+    /// use retrograd::tensor::{Real, settings::level, simd::{Kernel, Lanes}};
     ///
     /// struct Total<'a>(&'a [f32]);
     /// impl Kernel<f32> for Total<'_> {

@@ -20,7 +20,8 @@ const CHUNK: usize = 8 * BLOCK;
 /// Non-finite if an element is, or if a sum in `T` overflows.
 ///
 /// ```
-/// use retrograd_tensor::{Tensor, kernels::square_sums};
+/// use retrograd::prelude::*;
+/// use retrograd::tensor::kernels::square_sums;
 /// let (a, b) = (Tensor::from([3.0f32, 4.0]), Tensor::<f32>::zeros([0]));
 /// assert_eq!(square_sums(&[&a, &b]), [25.0, 0.0]);
 /// ```

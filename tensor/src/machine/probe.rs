@@ -60,7 +60,7 @@ impl Roofline {
     /// uses.
     ///
     /// ```no_run
-    /// println!("{}", retrograd_tensor::machine::Roofline::measure());
+    /// println!("{}", retrograd::tensor::machine::Roofline::measure());
     /// ```
     pub fn measure() -> Roofline {
         let effort = Effort::brief();
@@ -74,7 +74,7 @@ impl Peak {
     /// work on this thread uses.
     ///
     /// ```
-    /// use retrograd_tensor::machine::Peak;
+    /// use retrograd::tensor::machine::Peak;
     /// assert!(Peak::measure().gflops.all > 0.0);
     /// ```
     pub fn measure() -> Peak {
@@ -377,7 +377,8 @@ impl RegionCost {
     /// this thread uses.
     ///
     /// ```
-    /// use retrograd_tensor::{machine::RegionCost, with_threads};
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::machine::RegionCost;
     /// assert!(with_threads(2, RegionCost::measure).busy.is_finite());
     /// ```
     pub fn measure() -> RegionCost {

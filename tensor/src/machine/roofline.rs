@@ -56,13 +56,13 @@ impl Roofline {
     /// AMX tiles can be faster than the peak of `f32`.
     ///
     /// ```
-    /// use retrograd_tensor::machine::{Limit, Machine};
-    /// use retrograd_tensor::{DType, machine::Roofline};
-    /// # use retrograd_tensor::{machine::{Memory, Peak, Rate}, simd::Level};
-    /// # let (gflops, read) = (Rate { one: 50.0, all: 100.0 }, Rate { one: 8.0, all: 10.0 });
-    /// # let dram = Memory { name: "DRAM", bytes: usize::MAX, per_core: false, read, copy: read };
-    /// # let peak = Peak { level: Level::Scalar, gflops };
-    /// # let roofline = Roofline { threads: 2, peak, memory: vec![dram] };
+    /// use retrograd::tensor::DType;
+    /// use retrograd::tensor::machine::{Limit, Machine, Memory, Peak, Rate, Roofline};
+    /// use retrograd::tensor::simd::Level;
+    /// let (gflops, read) = (Rate { one: 50.0, all: 100.0 }, Rate { one: 8.0, all: 10.0 });
+    /// let dram = Memory { name: "DRAM", bytes: usize::MAX, per_core: false, read, copy: read };
+    /// let peak = Peak { level: Level::Scalar, gflops };
+    /// let roofline = Roofline { threads: 2, peak, memory: vec![dram] };
     /// // 100 GFLOP/s and 10 GB/s with both threads:
     /// let bound = roofline.bound(2, DType::F32, 1e9, 1e6);
     /// assert_eq!((bound.seconds, bound.limit), (0.01, Limit::Arithmetic));

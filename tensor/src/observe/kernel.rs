@@ -114,8 +114,8 @@ impl KernelCall {
     /// `threads` and `depth`.
     ///
     /// ```
-    /// use retrograd_tensor::observe::KernelCall;
-    /// use retrograd_tensor::{DType, Shape};
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::{DType, observe::KernelCall};
     /// let call = KernelCall::new("cat", "copy", DType::F32, Shape::from([2, 3]));
     /// assert_eq!((call.operation, call.size.to_string()), ("cat", "[2,3]".into()));
     /// ```
@@ -146,8 +146,8 @@ impl KernelCall {
     /// The bytes that must be read or written.
     ///
     /// ```
-    /// use retrograd_tensor::observe::KernelCall;
-    /// use retrograd_tensor::{DType, Shape};
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::{DType, observe::KernelCall};
     /// let copy = KernelCall::new("cat", "copy", DType::F32, Shape::from([2, 3]));
     /// assert_eq!(KernelCall { read: 24, written: 24, ..copy }.bytes(), 48);
     /// ```
@@ -202,8 +202,8 @@ pub fn begin() -> Option<RunningCall> {
 /// Ends a call that [`begin`] began, and reports it as `describe` describes it.
 ///
 /// ```
-/// use retrograd_tensor::observe::{self, KernelCall};
-/// use retrograd_tensor::{DType, Shape};
+/// use retrograd::prelude::*;
+/// use retrograd::tensor::{DType, observe::{self, KernelCall}};
 ///
 /// fn reversed(x: &[f32]) -> Vec<f32> {
 ///     let call = observe::begin();

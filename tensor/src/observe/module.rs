@@ -53,7 +53,7 @@ impl OpenModule {
     /// The forward pass of a module begins; `report` passes it on, if this thread has an observer.
     ///
     /// ```
-    /// use retrograd_tensor::observe::{ModuleStart, OpenModule};
+    /// use retrograd::tensor::observe::{ModuleStart, OpenModule};
     /// struct Scale(f32);
     /// let scale = Scale(2.0);
     /// let pass = OpenModule::begin(|report| {

@@ -115,7 +115,7 @@ impl Drop for OpenTask<'_> {
 /// Names what the thread does until the value is dropped. Spans nest.
 ///
 /// ```
-/// let _span = retrograd_tensor::par::span("sorting");
+/// let _span = retrograd::tensor::par::span("sorting");
 /// ```
 #[inline]
 pub fn span(name: &'static str) -> Span {
@@ -126,7 +126,7 @@ pub fn span(name: &'static str) -> Span {
 /// computed, that may be computed at the same time as others. Shards nest.
 ///
 /// ```
-/// let _shard = retrograd_tensor::observe::shard(0);
+/// let _shard = retrograd::tensor::observe::shard(0);
 /// ```
 #[inline]
 pub fn shard(number: usize) -> Span {

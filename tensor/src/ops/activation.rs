@@ -37,7 +37,7 @@ pointwise! {
     /// Clevert, Unterthiner, Hochreiter 2015 (arXiv 1511.07289).
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([f32::NEG_INFINITY, 0.0, 2.0]);
     /// assert_eq!(x.elu(1.5).to_vec(), [-1.5, 0.0, 2.0]);
     /// ```
@@ -55,7 +55,7 @@ pointwise! {
     /// `1 / (1 + e⁻ˣ)`, without overflow on either side.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([-200.0f32, 0.0, 200.0]);
     /// assert_eq!(x.sigmoid().to_vec(), [0.0, 0.5, 1.0]);
     /// ```
@@ -105,7 +105,7 @@ pointwise! {
     /// `ln sigmoid(x) = -ln(1 + e⁻ˣ)`, without overflow: the log-probability of a preference.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([-1000.0f32, 0.0, 1000.0]);
     /// assert_eq!(x.log_sigmoid().to_vec(), [-1000.0, -2f32.ln(), 0.0]);
     /// ```
@@ -148,7 +148,7 @@ pointwise! {
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([-1.0f64, 1.0]);
     /// assert!((x.gelu_tanh() - x.gelu()).abs().max(..).item() < 2e-4);
     /// ```

@@ -68,7 +68,7 @@ impl<T: Element> Tensor<T> {
     /// If there are fewer numbers than axes, or the result is too large.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1i64, 2]);
     /// assert_eq!(x.repeat(&[2]).to_vec(), [1, 2, 1, 2]);
     /// assert_eq!(x.repeat(&[2, 1]), Tensor::from([[1, 2], [1, 2]]));
@@ -95,7 +95,7 @@ impl<T: Element> Tensor<T> {
     /// If the result is too large.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1i64], [2]]);
     /// assert_eq!(x.tile(&[2]), Tensor::from([[1, 1], [2, 2]]));
     /// ```
@@ -111,7 +111,7 @@ impl<T: Element> Tensor<T> {
     /// If the axis does not exist, or the result is too large.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1i64, 2]);
     /// assert_eq!(x.repeat_interleave(0, 2).to_vec(), [1, 1, 2, 2]);
     /// ```
@@ -131,7 +131,7 @@ impl<T: Element> Tensor<T> {
     /// the other.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1i64, 2, 3, 4]);
     /// assert_eq!(x.roll(0, 1).to_vec(), [4, 1, 2, 3]);
     /// assert_eq!(x.roll(0, -1).to_vec(), [2, 3, 4, 1]);
@@ -150,7 +150,7 @@ impl<T: Element> Tensor<T> {
     /// If the rank is neither 1 nor 2.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1i64, 2]).diag(0);
     /// assert_eq!(x, Tensor::from([[1, 0], [0, 2]]));
     /// assert_eq!(x.diag(0).to_vec(), [1, 2]);
@@ -169,7 +169,7 @@ impl<T: Element> Tensor<T> {
     /// If there is no axis, or the result is too large.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1i64, 2], [3, 4]]).diag_embed(0);
     /// assert_eq!(x.to_vec(), [1, 0, 0, 2, 3, 0, 0, 4]);
     /// ```

@@ -148,7 +148,7 @@ impl<T: Number> Tensor<T> {
     /// `a + b`, broadcast.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (row, column) = (Tensor::from([1.0f32, 2.0]), Tensor::from([[10.0], [20.0]]));
     /// assert_eq!(row.add(&column).to_vec(), [11.0, 12.0, 21.0, 22.0]);
     /// ```
@@ -176,7 +176,7 @@ impl<T: Number> Tensor<T> {
     /// If integers are divided by zero.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Tensor::from([1.0f32, -1.0]), Tensor::scalar(0.0));
     /// assert_eq!(a.div(&b).to_vec(), [f32::INFINITY, f32::NEG_INFINITY]);
     /// assert_eq!((Tensor::from([7i64, -7]) / 2).to_vec(), [3, -4]);
@@ -196,7 +196,7 @@ impl<T: Number> Tensor<T> {
     /// If integers are divided by zero.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Tensor::from([-3.0f32, 3.0]), Tensor::scalar(2.0));
     /// assert_eq!(a.remainder(&b).to_vec(), [1.0, 1.0]);
     /// let position = Tensor::from([-1i64, 0, 7]);
@@ -222,7 +222,7 @@ impl<T: Number> Tensor<T> {
     /// If an exponent of integers is negative.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Tensor::from([2.0f32, -2.0, 0.0]), Tensor::from([3.0, 3.0, 0.0]));
     /// assert_eq!(a.pow(&b).to_vec(), [8.0, -8.0, 1.0]);
     /// ```
@@ -234,7 +234,7 @@ impl<T: Number> Tensor<T> {
     /// The larger of the two, broadcast; NaN if either is NaN.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Tensor::from([1.0f32, f32::NAN]), Tensor::from([3.0, 3.0]));
     /// let y = a.maximum(&b).to_vec();
     /// assert!(y[0] == 3.0 && y[1].is_nan());
@@ -254,7 +254,7 @@ impl<T: Number> Tensor<T> {
     /// broadcast to the shape of `self`.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let mut x = Tensor::from([1.0f32, 2.0]);
     /// let before = x.clone();
     /// x.add_assign(&Tensor::from([10.0, 10.0]));
@@ -310,7 +310,7 @@ impl<T: Real> Update<T, 1, 1> for Accumulate {
 /// left of an operator can be a tensor, a reference to one, or a number: `1.0 - &x`.
 ///
 /// ```
-/// use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 /// let (x, y) = (Tensor::from([1.0f32, 2.0]), Tensor::from([3.0, 5.0]));
 /// assert_eq!((&x + &y).to_vec(), [4.0, 7.0]);
 /// assert_eq!((1.0 - &x * 2.0).to_vec(), [-1.0, -3.0]);

@@ -91,7 +91,7 @@ impl<T: Float> Tensor<T> {
     /// If the shapes do not broadcast, or a tolerance is negative or NaN.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1.0f32, 1.001, f32::NAN]);
     /// assert_eq!(x.isclose(1.0, 1e-5, 0.0).to_vec(), [true, false, false]);
     /// ```
@@ -110,7 +110,7 @@ impl<T: Float> Tensor<T> {
     /// If the shapes do not broadcast, or a tolerance is negative or NaN.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1.0f32, 1.001]);
     /// assert!(x.allclose(1.0, 0.0, 0.01) && !x.allclose(1.0, 0.0, 1e-4));
     /// ```
@@ -131,7 +131,7 @@ impl<T: Float> Tensor<T> {
     /// If a tolerance is negative or NaN.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (x, y) = (Tensor::from([[1.0f32, 2.0], [3.0, 4.5]]), Tensor::from([[1.0, 2.5], [3.0, 4.0]]));
     /// assert_eq!(
     ///     x.close_to(&y, 0.1, 0.0).unwrap_err().to_string(),
@@ -181,7 +181,7 @@ impl<T: Float> Tensor<T> {
     /// If they are not, or a tolerance is negative or NaN.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([0.1f64, 0.2]);
     /// (&x + &x).assert_close(&(x * 2.0), 1e-12, 0.0);
     /// ```
@@ -200,7 +200,7 @@ impl<T: Float> Tensor<T> {
     /// If the shapes differ.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (x, y) = (Tensor::from([0.3f64, -0.0]), Tensor::from([0.1 + 0.2, 0.0]));
     /// assert_eq!(x.max_ulp_distance(&y), 1);
     /// ```

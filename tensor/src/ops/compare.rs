@@ -13,7 +13,7 @@ impl<T: Element> Tensor<T> {
     /// `a == b`
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
     /// assert_eq!(a.eq(&b).to_vec(), [false, true, false]);
     /// ```
@@ -43,7 +43,7 @@ impl<T: Element> Tensor<T> {
     /// `a > b`
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
     /// assert_eq!(a.gt(&b).to_vec(), [false, false, false]);
     /// assert_eq!(a.gt(1.0).to_vec(), [false, true, false]); // or a number
@@ -63,7 +63,7 @@ impl<T: Element> Tensor<T> {
     /// towards zero and saturate; to `bool`, "not zero"; from `bool`, 0 and 1.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1.9f32, -2.5]);
     /// assert_eq!(x.cast::<i64>().to_vec(), [1, -2]);
     /// ```
@@ -81,7 +81,7 @@ impl<T: Float> Tensor<T> {
     /// Where elements are NaN.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1.0f32, f32::NAN, f32::INFINITY]);
     /// assert_eq!(x.isnan().to_vec(), [false, true, false]);
     /// ```

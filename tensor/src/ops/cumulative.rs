@@ -111,7 +111,7 @@ impl<T: Number> Tensor<T> {
     /// If a sum of integers does not fit their type.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// assert_eq!(x.cumsum(0).to_vec(), [1.0, 2.0, 4.0, 6.0]);
     /// ```
@@ -135,7 +135,7 @@ impl<T: Real> Tensor<T> {
     /// `dxₖ = Σ_{i ≥ k} gᵢ · Π_{j ≤ i, j ≠ k} xⱼ`.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (x, g) = (Tensor::from([2.0f32, 0.0, 5.0]), Tensor::ones([3]));
     /// assert_eq!(x.cumprod_vjp(0, &g).to_vec(), [1.0, 12.0, 0.0]);
     /// ```

@@ -246,7 +246,7 @@ impl<A: EinsumOperand> Named<A> {
 /// Einsum over any operands; operands are multiplied from left to right.
 ///
 /// ```
-/// # use retrograd_tensor::Tensor;
+/// use retrograd::prelude::*;
 /// let a = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
 /// assert_eq!(Tensor::einsum("ij->ji", &[&a]).to_vec(), [1.0, 3.0, 2.0, 4.0]);
 /// ```
@@ -292,7 +292,7 @@ impl<T: Real> Tensor<T> {
     /// If the formula does not fit the operands.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let q = Tensor::<f32>::ones([1, 2, 3, 4]); // batch, query, head, width
     /// let k = Tensor::<f32>::ones([1, 5, 3, 4]);
     /// let scores = Tensor::einsum("bqhd,bkhd->bhqk", &[&q, &k]);

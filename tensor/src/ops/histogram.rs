@@ -15,7 +15,7 @@ impl<I: Integer> Tensor<I> {
     /// If an element is negative, or there is not enough memory.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([3i64, 0, 3, 1]);
     /// assert_eq!(x.bincount(0).to_vec(), [1, 1, 0, 2]);
     /// assert_eq!(x.bincount(6).to_vec(), [1, 1, 0, 2, 0, 0]);
@@ -47,7 +47,7 @@ impl<T: Real> Tensor<T> {
     /// If `bins` is 0, or the range is not finite or not in order.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([0.1f32, 0.2, 0.6, 1.0, 7.0]);
     /// assert_eq!(x.histc(2, 0.0, 1.0).to_vec(), [2.0, 2.0]);
     /// ```
@@ -86,7 +86,7 @@ impl<T: Real> Tensor<T> {
     /// If `q` is outside `[0, 1]`, or a reduced axis is empty.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[4.0f32, 1.0, 2.0], [3.0, 9.0, 6.0]]);
     /// assert_eq!(x.quantile(-1, 0.25).to_vec(), [1.5, 4.5]);
     /// assert_eq!(x.quantile(.., 1.0).item(), 9.0);
@@ -111,7 +111,7 @@ impl<T: Real> Tensor<T> {
     /// If a reduced axis is empty.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([4.0f32, 1.0, 2.0, 3.0]);
     /// assert_eq!((x.median(..).item(), x.quantile(.., 0.5).item()), (2.0, 2.5));
     /// ```

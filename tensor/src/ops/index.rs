@@ -28,7 +28,7 @@ impl<T: Element> Tensor<T> {
     /// If the shapes do not fit, or an index is outside the axis (negative ones are).
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// let label = Tensor::from([[1i64], [0]]);
     /// assert_eq!(x.gather(-1, &label).to_vec(), [2.0, 3.0]);
@@ -86,7 +86,7 @@ impl<T: Element> Tensor<T> {
     /// If `idx` has not exactly one axis, or an index is outside the axis.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// let y = x.index_select(1, &Tensor::from([1i64, 1, 0]));
     /// assert_eq!(y.to_vec(), [2.0, 2.0, 1.0, 4.0, 4.0, 3.0]);
@@ -110,7 +110,7 @@ impl<T: Element> Tensor<T> {
     /// If the table is not a matrix, or an index is not one of its rows.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let table = Tensor::from([[0.0f32, 1.0], [2.0, 3.0], [4.0, 5.0]]);
     /// let y = table.embedding(&Tensor::from([[2i64, 0]]));
     /// assert_eq!(*y.shape(), [1, 2, 2]);
@@ -140,7 +140,7 @@ impl<T: Real> Tensor<T> {
     /// If the shapes do not fit, or an index is outside the axis.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::ones([3]);
     /// let y = x.scatter_add(0, &Tensor::from([2i64, 0, 2]), &Tensor::from([1.0, 2.0, 3.0]));
     /// assert_eq!(y.to_vec(), [3.0, 1.0, 5.0]);
@@ -182,7 +182,7 @@ impl<T: Real> Tensor<T> {
     /// If the shapes do not fit, or an index is outside the axis.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::zeros([2, 2]);
     /// let rows = Tensor::from([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]);
     /// let y = x.index_add(0, &Tensor::from([1i64, 0, 1]), &rows);
@@ -218,7 +218,7 @@ impl<T: Real> Tensor<T> {
     /// If the shapes do not fit, or an index is not below `rows`.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let grad = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// let table = Tensor::embedding_vjp(&grad, &Tensor::from([1i64, 1]), 3);
     /// assert_eq!(table.to_vec(), [0.0, 0.0, 4.0, 6.0, 0.0, 0.0]);

@@ -18,7 +18,7 @@ impl<T: Element> Tensor<T> {
     /// If there are no parts, or sizes differ on another axis.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Tensor::from([[1i64], [2]]), Tensor::from([[3i64, 4], [5, 6]]));
     /// assert_eq!(Tensor::cat(&[&a, &b], 1).to_vec(), [1, 3, 4, 2, 5, 6]);
     /// ```
@@ -35,7 +35,7 @@ impl<T: Element> Tensor<T> {
     /// If there are no parts, or their shapes differ.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Tensor::from([1i64, 2]), Tensor::from([3i64, 4]));
     /// assert_eq!(Tensor::stack(&[&a, &b], 0), Tensor::from([[1, 2], [3, 4]]));
     /// assert_eq!(Tensor::stack(&[&a, &b], -1), Tensor::from([[1, 3], [2, 4]]));
@@ -53,7 +53,7 @@ impl<T: Element> Tensor<T> {
     /// If the axis does not exist or would be too long.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1i64, 2], [3, 4]]);
     /// assert_eq!(x.pad(1, 1, 0, 9).to_vec(), [9, 1, 2, 9, 3, 4]);
     /// ```

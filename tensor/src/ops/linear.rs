@@ -24,7 +24,7 @@ impl<T: Real> Tensor<T> {
     /// If shapes do not agree.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let w = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// let y = Tensor::from([1.0, -1.0]).linear(&w, Some(&Tensor::from([10.0, 20.0])));
     /// assert_eq!(y.to_vec(), [9.0, 19.0]);
@@ -86,7 +86,8 @@ impl<T: Real> Tensor<T> {
     /// If shapes do not agree.
     ///
     /// ```
-    /// use retrograd_tensor::{Tensor, ops::activation::Relu};
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::ops::activation::Relu;
     /// let w = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// let (y, derivative) = Tensor::from([2.0, -1.5]).linear_activation(&w, None, Relu);
     /// assert_eq!((y.to_vec(), derivative.to_vec()), (vec![0.0, 0.0], vec![0.0, 0.0]));
@@ -139,7 +140,7 @@ impl<T: Real> Tensor<T> {
     /// If shapes do not agree.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let a = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// assert_eq!(a.matmul_times(&a, &a).to_vec(), [7.0, 20.0, 45.0, 88.0]);
     /// ```

@@ -85,7 +85,7 @@ impl<T: Real> Tensor<T> {
     /// Shapes: `self` `[.., C]`, weight `[V, C]`, targets `[..]`.
     ///
     /// ```
-    /// use retrograd_tensor::{Tensor, ops::loss::CrossEntropy};
+    /// use retrograd::prelude::*;
     /// let (x, w) = (Tensor::from([[1.0f32, -1.0]]), Tensor::from([[0.5f32, 0.5], [2.0, 2.0]]));
     /// let loss = x.linear_cross_entropy(&w, &Tensor::from([1i64]), CrossEntropy::default());
     /// assert!((loss.item() - 2f32.ln()).abs() < 1e-6);

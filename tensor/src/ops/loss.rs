@@ -16,7 +16,7 @@ use crate::tensor::Tensor;
 /// What a loss function returns of the losses of all elements: PyTorch's `reduction`.
 ///
 /// ```
-/// use retrograd_tensor::{Tensor, ops::loss::{CrossEntropy, Reduction}};
+/// use retrograd::prelude::*;
 /// let logits = Tensor::<f64>::zeros([3, 2]);
 /// let targets = Tensor::from([0i64, 1, -100]); // the last is ignored
 /// let loss = |reduction| {
@@ -292,7 +292,7 @@ impl CrossEntropy {
     /// As [`Tensor::cross_entropy`] of logits of this shape.
     ///
     /// ```
-    /// use retrograd_tensor::{Tensor, ops::loss::CrossEntropy};
+    /// use retrograd::prelude::*;
     /// let (targets, weights) = (Tensor::from([0i64, -100, 1]), Tensor::from([0.5f32, 2.0]));
     /// let divisor = |w| CrossEntropy::default().divisor(&[3, 2].into(), &targets, w);
     /// assert_eq!((divisor(None), divisor(Some(&weights))), (2.0, 2.5));
@@ -338,7 +338,7 @@ impl<T: Real> Tensor<T> {
     /// If shapes do not agree, or a target is neither a class nor ignored.
     ///
     /// ```
-    /// use retrograd_tensor::{Tensor, ops::loss::CrossEntropy};
+    /// use retrograd::prelude::*;
     /// let logits = Tensor::from([[0.0f32, 0.0], [9.0, 9.0]]);
     /// let loss = logits.cross_entropy(&Tensor::from([1i64, -100]), CrossEntropy::default());
     /// assert!((loss.item() - 2f32.ln()).abs() < 1e-6);
@@ -364,7 +364,7 @@ impl<T: Real> Tensor<T> {
     /// As [`Tensor::cross_entropy`], or if a weight is negative or not finite.
     ///
     /// ```
-    /// use retrograd_tensor::{Tensor, ops::loss::CrossEntropy};
+    /// use retrograd::prelude::*;
     /// let logits = Tensor::from([[0.0f64, 0.0], [0.0, 3f64.ln()]]); // losses ln 2 and ln 4
     /// let (targets, weights) = (Tensor::from([1i64, 0]), Tensor::from([3.0f64, 1.0]));
     /// let loss = logits.weighted_cross_entropy(&targets, &weights, CrossEntropy::default());

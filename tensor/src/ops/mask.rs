@@ -22,7 +22,7 @@ impl Tensor<bool> {
     /// If the shapes do not broadcast.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let keep = Tensor::from([true, false]);
     /// let y = keep.where_(&Tensor::from([1.0f32, f32::NAN]), &Tensor::scalar(0.0));
     /// assert_eq!(y.to_vec(), [1.0, 0.0]);
@@ -38,7 +38,7 @@ impl Tensor<bool> {
     /// `self ∧ other`, broadcast; also `self & other`.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Tensor::from([true, true]), Tensor::from([true, false]));
     /// assert_eq!((&a & &b).to_vec(), [true, false]); // the same as a.and(&b)
     /// ```
@@ -65,7 +65,7 @@ impl<T: Element> Tensor<T> {
     /// rank]`.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[0.0f32, 2.0], [3.0, 0.0]]);
     /// assert_eq!(x.nonzero(), Tensor::from([[0, 1], [1, 0]]));
     /// assert_eq!(x.gt(2.0).nonzero(), Tensor::from([[1, 0]]));
@@ -108,7 +108,7 @@ impl<T: Element> Tensor<T> {
     /// If the mask does not broadcast to the shape of `self`.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let scores = Tensor::<f32>::zeros([2, 2]);
     /// let future = Tensor::<bool>::ones([2, 2]).triu(1);
     /// let y = scores.masked_fill(&future, f32::NEG_INFINITY);
@@ -126,7 +126,7 @@ impl<T: Element> Tensor<T> {
     /// If there are fewer than two axes.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<i64>::ones([2, 3]);
     /// assert_eq!(x.tril(0).to_vec(), [1, 0, 0, 1, 1, 0]);
     /// assert_eq!(x.triu(1).to_vec(), [0, 1, 1, 0, 0, 1]);

@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 /// The shape of `a · b`, by NumPy's rules for matmul.
 ///
 /// ```
-/// use retrograd_tensor::ops::matmul::matmul_shape;
+/// use retrograd::tensor::ops::matmul::matmul_shape;
 /// let shape = matmul_shape(&[5, 2, 3].into(), &[3, 4].into()).unwrap();
 /// assert_eq!(shape, [5, 2, 4]);
 /// ```
@@ -49,7 +49,7 @@ impl<T: Real> Tensor<T> {
     /// If the inner sizes differ, batches do not broadcast, or an operand has rank 0.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let a = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// assert_eq!(a.matmul(&a.t()).to_vec(), [5.0, 11.0, 11.0, 25.0]);
     /// assert_eq!(a.matmul(&Tensor::from([1.0, 1.0])).to_vec(), [3.0, 7.0]);
@@ -81,7 +81,7 @@ impl<T: Real> Tensor<T> {
     /// the right, including NaN and infinities: for weights that are 0 where they are masked.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (w, x) = (Tensor::from([[1.0f32, 0.0]]), Tensor::from([[2.0], [f32::NAN]]));
     /// assert_eq!(w.matmul_skipping_zeros(&x).item(), 2.0);
     /// assert!(w.matmul(&x).item().is_nan());
@@ -127,7 +127,7 @@ impl<T: Real> Tensor<T> {
     /// Outer product of two vectors: `[n]` and `[m]` give `[n, m]`.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (a, b) = (Tensor::from([1.0f32, 2.0]), Tensor::from([3.0, 4.0]));
     /// assert_eq!(a.outer(&b).to_vec(), [3.0, 4.0, 6.0, 8.0]);
     /// ```

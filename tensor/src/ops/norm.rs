@@ -291,7 +291,7 @@ impl<T: Real> Tensor<T> {
     /// If `self` has rank 0, a parameter has another shape, or `eps` is negative or not finite.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f64, 3.0], [5.0, 5.0]]);
     /// assert_eq!(x.layer_norm(None, None, 1e-300).to_vec(), [-1.0, 1.0, 0.0, 0.0]);
     /// ```
@@ -319,7 +319,7 @@ impl<T: Real> Tensor<T> {
     /// As [`Tensor::layer_norm`], or if `g` has another shape.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (x, g) = (Tensor::from([[1.0f64, 3.0]]), Tensor::ones([1, 2]));
     /// let (dx, _, d_bias) = x.layer_norm_vjps(None, 1e-5, &g);
     /// assert!(dx.abs().max(..).item() < 1e-12); // a constant gradient has no effect

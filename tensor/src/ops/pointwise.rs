@@ -22,9 +22,11 @@ pub enum Saves {
 /// A function of one number with its derivative, written once for every instruction set.
 ///
 /// ```
-/// use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-/// use retrograd_tensor::formula::{Algebra, Expr};
-/// use retrograd_tensor::{Real, Tensor, cost::Cost};
+/// use retrograd::prelude::*;
+/// use retrograd::tensor::Real;
+/// use retrograd::tensor::cost::Cost;
+/// use retrograd::tensor::formula::{Algebra, Expr};
+/// use retrograd::tensor::ops::pointwise::{Pointwise, Saves};
 ///
 /// /// f(x) = x³
 /// #[derive(Clone, Copy, Debug, Default)]
@@ -186,8 +188,7 @@ pub trait ForEachOp<T: Real> {
 /// vector-Jacobian product with the gradient `g`, from `x` or from the result `y`.
 ///
 /// ```
-/// use retrograd_tensor::ops::activation::{Gelu, Sigmoid};
-/// use retrograd_tensor::ops::pointwise::formulas;
+/// use retrograd::tensor::ops::{activation::{Gelu, Sigmoid}, pointwise::formulas};
 ///
 /// assert_eq!(formulas::<f32, Gelu>(), ["y = x · Φ(x)", "dx = g · (x · φ(x) + Φ(x))"]);
 /// assert_eq!(formulas::<f32, Sigmoid>(), ["y = σ(x)", "dx = g · y · (1 − y)"]);
@@ -233,8 +234,8 @@ impl<T: Real> Tensor<T> {
     /// `g · f'` elementwise, where `self` is the value that the operation saves.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::ops::unary::Square;
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::ops::unary::Square;
     /// let (x, g) = (Tensor::from([3.0f32]), Tensor::from([10.0]));
     /// assert_eq!(x.map_vjp(Square, &g).item(), 60.0);
     /// ```

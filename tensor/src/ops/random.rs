@@ -47,8 +47,7 @@ impl<T: Real> Tensor<T> {
     /// Uniform in `[0, 1)`; the `f32` numbers are the `f64` numbers rounded down.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::rand([1000], &mut Rng::new(1));
     /// assert!(x.to_vec().iter().all(|x| (0.0..1.0).contains(x)));
     /// assert_eq!(x, Tensor::rand([1000], &mut Rng::new(1))); // a function of the seed
@@ -88,8 +87,7 @@ impl<T: Real> Tensor<T> {
     /// `√(-2 ln u) · (cos 2πv, sin 2πv)`. The same numbers on every platform.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f64>::randn([10_000], &mut Rng::new(1));
     /// assert!(x.mean(..).item().abs() < 0.05 && (x.std(.., 1).item() - 1.0).abs() < 0.05);
     /// ```
@@ -127,7 +125,8 @@ impl<T: Real> Tensor<T> {
     /// If `p` is outside `[0, 1]` or NaN.
     ///
     /// ```
-    /// use retrograd_tensor::{Tensor, random::Key};
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::random::Key;
     /// let y = Tensor::<f32>::ones([1000]).dropout(0.5, Key::new(1, 0)).to_vec();
     /// assert!(y.iter().all(|&y| y == 0.0 || y == 2.0));
     /// assert!((400..600).contains(&y.iter().filter(|&&y| y == 0.0).count()));
@@ -180,8 +179,7 @@ impl Tensor<bool> {
     /// If `p` is outside `[0, 1]` or NaN.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::bernoulli([10_000], 0.25, &mut Rng::new(1));
     /// assert!((2300..2700).contains(&x.count_true()));
     /// ```
@@ -218,7 +216,7 @@ impl<I: Integer> Tensor<I> {
     /// Yates).
     ///
     /// ```
-    /// use retrograd_tensor::{Tensor, random::Rng};
+    /// use retrograd::prelude::*;
     /// let mut order = Tensor::<i64>::randperm(5, &mut Rng::new(3)).to_vec();
     /// order.sort();
     /// assert_eq!(order, [0, 1, 2, 3, 4]);

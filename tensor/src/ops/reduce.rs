@@ -71,11 +71,11 @@ impl<T: Number> Tensor<T> {
     /// If a sum of integers does not fit their type.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// assert_eq!(x.sum(..).item(), 10.0);
     /// assert_eq!(x.sum(0).to_vec(), [4.0, 6.0]);
-    /// assert_eq!(x.sum_keepdim(-1).shape(), &retrograd_tensor::Shape::from([2, 1]));
+    /// assert_eq!(x.sum_keepdim(-1).shape(), &retrograd::tensor::Shape::from([2, 1]));
     /// ```
     #[track_caller]
     pub fn sum(&self, axes: impl Axes) -> Tensor<T> {
@@ -94,7 +94,7 @@ impl<T: Number> Tensor<T> {
     /// If a reduced axis is empty.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, f32::NAN]]);
     /// assert_eq!(x.max(0).at(&[0]), 3.0);
     /// assert!(x.max(..).item().is_nan());
@@ -128,7 +128,7 @@ impl<T: Number> Tensor<T> {
     /// If a reduced axis is empty.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 7.0, 7.0], [9.0, 2.0, 3.0]]);
     /// assert_eq!(x.argmax(-1).to_vec(), [1, 0]);
     /// ```
@@ -183,7 +183,7 @@ impl<T: Real> Tensor<T> {
     /// the result itself does, as of 1e20 and 1e-30 in `f32`; [`Tensor::std`] does not.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1.0f32, 2.0, 3.0]);
     /// assert_eq!(x.var(.., 1).item(), 1.0); // unbiased
     /// assert_eq!(x.var(.., 0).item(), 2.0 / 3.0);
@@ -197,7 +197,7 @@ impl<T: Real> Tensor<T> {
     /// The standard deviation over axes: the root of [`Tensor::var`], of elements of any size.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([1.0f32, 3.0]);
     /// assert_eq!(x.std(.., 0).item(), 1.0);
     /// assert_eq!(Tensor::from([1e30f32, -1e30]).std(.., 0).item(), 1e30); // the squares overflow
@@ -323,7 +323,7 @@ impl<T: Real> Tensor<T> {
     /// If `shape` does not broadcast to the shape of `self`.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// assert_eq!(x.sum_to([2, 1]).to_vec(), [3.0, 7.0]);
     /// ```
@@ -393,7 +393,7 @@ impl Tensor<bool> {
     /// Whether any element over axes is true. Of no elements it is false.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[true, false], [false, false]]);
     /// assert_eq!(x.any(-1).to_vec(), [true, false]);
     /// ```

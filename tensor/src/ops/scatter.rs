@@ -38,7 +38,7 @@ impl<T: Element> Tensor<T> {
     /// If an index is outside its axis, or `source` does not broadcast.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]);
     /// let y = x.slice_assign((.., 1..), &Tensor::from([7.0, 8.0]));
     /// assert_eq!(y, Tensor::from([[1.0, 7.0, 8.0], [4.0, 7.0, 8.0]]));
@@ -59,7 +59,7 @@ impl<T: Element> Tensor<T> {
     /// If the index is outside the axis, or `source` does not broadcast.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::zeros([2, 2]);
     /// assert_eq!(x.select_scatter(1, 0, &Tensor::from([1.0, 2.0])).to_vec(), [1.0, 0.0, 2.0, 0.0]);
     /// ```
@@ -83,8 +83,8 @@ impl<T: Element> Tensor<T> {
     /// not broadcast.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::layout::Layout;
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::layout::Layout;
     /// let every_other = Layout::contiguous([4].into()).slice("", 0, 0, 4, 2).unwrap();
     /// let x = Tensor::from([1.0f32, 2.0, 3.0, 4.0]);
     /// let y = x.as_strided_scatter(&every_other, &Tensor::from([8.0, 9.0]));
@@ -105,7 +105,7 @@ impl<T: Element> Tensor<T> {
     /// If the shapes do not fit, or an index is outside the axis.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::zeros([2, 3]);
     /// let label = Tensor::from([[2i64], [0]]);
     /// assert_eq!(x.scatter(-1, &label, 1.0).to_vec(), [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
@@ -175,7 +175,8 @@ impl<T: Real> Tensor<T> {
     /// If the shapes do not fit, or an index is outside the axis.
     ///
     /// ```
-    /// use retrograd_tensor::{ScatterReduce, Tensor};
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::ScatterReduce;
     /// let x = Tensor::from([1.0f32, 1.0, 1.0]);
     /// let (idx, src) = (Tensor::from([2i64, 0, 2]), Tensor::from([3.0, -1.0, 5.0]));
     /// assert_eq!(x.scatter_reduce(0, &idx, &src, ScatterReduce::Prod).to_vec(), [-1.0, 1.0, 15.0]);

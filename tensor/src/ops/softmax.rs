@@ -186,7 +186,7 @@ impl<T: Real> Tensor<T> {
     /// [`Tensor::masked_softmax`].
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let y = Tensor::from([0.0f32, 0.0, f32::NEG_INFINITY]).softmax(-1);
     /// assert_eq!(y.to_vec(), [0.5, 0.5, 0.0]);
     /// ```
@@ -203,7 +203,7 @@ impl<T: Real> Tensor<T> {
     /// have no influence, even if they are non-finite.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[1.0f32, 1.0, f32::NAN], [1.0, 2.0, 3.0]]);
     /// let keep = Tensor::from([[true, true, false], [false, false, false]]);
     /// assert_eq!(x.masked_softmax(-1, &keep).to_vec(), [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]);

@@ -20,7 +20,7 @@ impl<T: Element> Tensor<T> {
     /// If the axis does not exist.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (values, from) = Tensor::from([2.0f32, f32::NAN, 1.0]).sort(-1, false);
     /// assert_eq!(from.to_vec(), [2, 0, 1]);
     /// assert_eq!(values.to_vec()[..2], [1.0, 2.0]);
@@ -49,7 +49,7 @@ impl<T: Element> Tensor<T> {
     /// If the axis does not exist or has fewer than `k` elements.
     ///
     /// ```
-    /// use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let (values, from) = Tensor::from([3.0f32, 5.0, 5.0, 1.0]).topk(0, 2, true);
     /// assert_eq!(values.to_vec(), [5.0, 5.0]);
     /// assert_eq!(from.to_vec(), [1, 2]);

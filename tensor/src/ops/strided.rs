@@ -17,7 +17,8 @@ impl<T: Real> Tensor<T> {
     /// If `layout` has another shape than `self` or exceeds `shape`.
     ///
     /// ```
-    /// use retrograd_tensor::{Shape, Tensor, layout::Layout};
+    /// use retrograd::prelude::*;
+    /// use retrograd::tensor::layout::Layout;
     /// let every_other = Layout::contiguous([4].into()).slice("", 0, 0, 4, 2).unwrap();
     /// let x = Tensor::from([1.0f32, 2.0]);
     /// assert_eq!(x.as_strided_adjoint([4], &every_other).to_vec(), [1.0, 0.0, 2.0, 0.0]);

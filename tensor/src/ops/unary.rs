@@ -40,7 +40,7 @@ pointwise! {
     /// The nearest integer, and the even one of two that are equally near. The derivative is 0.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([0.5f32, 1.5, -2.6]);
     /// assert_eq!(x.round().to_vec(), [0.0, 2.0, -3.0]);
     /// ```
@@ -96,7 +96,7 @@ pointwise! {
     /// `eˣ - 1`, accurate near 0.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::scalar(1e-20f64);
     /// assert_eq!((x.expm1().item(), x.exp().item() - 1.0), (1e-20, 0.0));
     /// ```
@@ -134,7 +134,7 @@ pointwise! {
     /// 0 even at 0.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([3.0f32, -2.0, 0.0]);
     /// assert_eq!(x.powf(3.0).to_vec(), [27.0, -8.0, 0.0]);
     /// ```
@@ -207,7 +207,7 @@ impl<T: Number> Tensor<T> {
     /// If the magnitude of an integer does not fit its type.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([-2.0f32, 3.0]);
     /// assert_eq!(x.abs().to_vec(), [2.0, 3.0]);
     /// ```
@@ -242,7 +242,7 @@ impl<T: Real> Tensor<T> {
     /// If `lo > hi` or either is NaN.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// assert_eq!(Tensor::from([-3.0f32, 0.5]).clamp(-1.0, 1.0).to_vec(), [-1.0, 0.5]);
     /// ```
     #[doc(alias = "clip")]

@@ -33,7 +33,7 @@ impl<T: Real> Tensor<T> {
     /// If `p` is NaN, or if an axis is empty and `p` is negative or infinite.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[3.0f32, -4.0], [0.0, 2.0]]);
     /// assert_eq!(x.vector_norm(-1, 1.0).to_vec(), [7.0, 2.0]);
     /// assert_eq!(x.vector_norm(-1, 2.0).to_vec(), [5.0, 2.0]);
@@ -72,7 +72,7 @@ impl<T: Real> Tensor<T> {
     /// If `eps` is negative or NaN, or there is no such norm.
     ///
     /// ```
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::from([[3.0f32, 4.0], [0.0, 0.0]]);
     /// assert_eq!(x.normalize(-1, 2.0, 1e-12).to_vec(), [0.6, 0.8, 0.0, 0.0]);
     /// assert_eq!(x.normalize(-1, f64::INFINITY, 1e-12).to_vec(), [0.75, 1.0, 0.0, 0.0]);

@@ -56,7 +56,7 @@ impl Level {
     /// `avx512`) selects; the best one of this CPU if the variable is unset or empty.
     ///
     /// ```
-    /// use retrograd_tensor::simd::Level;
+    /// use retrograd::tensor::simd::Level;
     /// assert!(Level::from_environment().is_ok_and(Level::is_available));
     /// ```
     ///

@@ -54,7 +54,7 @@ fn close<T: Real>(what: &str, ours: &Tensor<T>, theirs: &Tensor<f64>, bound: Bou
 
 impl Fixture {
     fn load(name: &str) -> Fixture {
-        let file = Checkpoint::load(&retrograd_support::fixture(name)).unwrap();
+        let file = Checkpoint::load(retrograd_support::fixture(name)).unwrap();
         Fixture { file, read: Mutex::default() }
     }
 

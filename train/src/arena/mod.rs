@@ -1,62 +1,52 @@
-//! Every attention variant in the same small model, trained on the same tasks with the same budget.
+//! Every attention variant in the same small model, trained on the same tasks with the same budget: `arena`.
 //!
-//! `cargo run --release --example arena` trains each variant on each task, prints one table, and writes
-//! it as `table.md` and `table.csv`. `--quick` takes two minutes on two cores, the whole half an
-//! hour at most. With the feature `mpi`, `mpiexec` divides the runs among processes. Read [`tasks`] first (what is learnt), then [`train`] (one run).
+//! Read [`tasks`] first (what is learnt), then [`train`] (one run).
 
 mod table;
 mod tasks;
 mod train;
 
-use crate::environment;
-use crate::output::{self, note, say};
+use crate::output::{note, say};
 use crate::ranks::Ranks;
-use clap::Parser;
+use crate::values::count;
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use retrograd::nn::AttentionKind;
 use retrograd::prelude::*;
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use table::{Scores, Table};
+use table::{LEGEND, Scores, Table};
 use tasks::{Task, Text};
 use train::Budget;
 
-/// Trains every attention variant in the same small model on the same tasks, and compares them.
-#[derive(Parser)]
-#[command(version)]
-struct Args {
+/// Train every attention variant in the same small model on the same tasks, and compare them
+///
+/// Prints one table, and writes it as table.md and table.csv. --quick takes two minutes on two cores, the whole half
+/// an hour at most. As many runs as threads are trained at the same time. Under mpiexec, the runs are divided among processes.
+#[derive(Args, Debug)]
+pub struct Arena {
     /// Train for fewer steps: two minutes on two cores
     #[arg(long)]
     quick: bool,
     /// Training steps of each run [default: 1200, or 120 with --quick]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = count(100_000_000), value_name = "N")]
     steps: Option<u64>,
     /// Variants to train, separated by commas [default: all]
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<AttentionKind>,
     /// Seed of weights and data
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Runs at the same time, each with one thread [default: one per core]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
-    threads: Option<u64>,
     /// Folder for the table
-    #[arg(long, default_value = "out/arena")]
+    #[arg(long, value_name = "DIR", default_value = "out/arena")]
     out: PathBuf,
 }
 
-pub fn main() -> ExitCode {
-    retrograd::study::from_env();
-    let args = Args::parse_from(std::env::args_os().skip(1));
-    environment::check("close other programs");
-    output::exit_code(Ranks::start().and_then(|ranks| run(&args, &ranks)))
-}
-
-fn run(args: &Args, ranks: &Ranks) -> Result<(), String> {
+/// Trains all variants.
+pub fn arena(args: &Arena, ranks: &Ranks) -> Result<(), String> {
     let made = || std::fs::create_dir_all(&args.out);
     let made = if ranks.is_first() { made() } else { Ok(()) };
     let made = made.map_err(|e| format!("cannot make the folder {}: {e}", args.out.display()));
@@ -74,13 +64,13 @@ fn run(args: &Args, ranks: &Ranks) -> Result<(), String> {
         budget.batch
     );
     let start = Instant::now();
-    let scores = train_all(kinds, &text, budget, args.threads, ranks);
+    let scores = train_all(kinds, &text, budget, ranks);
     if !ranks.is_first() {
         return Ok(());
     }
     let failed = scores.values().flat_map(|score| score.as_ref().err()).count();
     let table = Table::new(kinds, scores);
-    say!("{table}");
+    say!("{}\n{LEGEND}", table.markdown());
     for (name, contents) in [("table.md", table.markdown()), ("table.csv", table.csv())] {
         let path = args.out.join(name);
         std::fs::write(&path, contents)
@@ -98,13 +88,7 @@ fn run(args: &Args, ranks: &Ranks) -> Result<(), String> {
 }
 
 /// Trains every variant on every task, several runs at a time, and divided among the ranks.
-fn train_all(
-    kinds: &[AttentionKind],
-    text: &Text,
-    budget: Budget,
-    threads: Option<u64>,
-    ranks: &Ranks,
-) -> Scores {
+fn train_all(kinds: &[AttentionKind], text: &Text, budget: Budget, ranks: &Ranks) -> Scores {
     let all = (0..kinds.len()).flat_map(|k| (0..Task::ALL.len()).map(move |t| (k, t)));
     let jobs: Vec<(usize, usize)> = all.skip(ranks.rank()).step_by(ranks.count()).collect();
     let bar = progress_bar(jobs.len());
@@ -120,7 +104,7 @@ fn train_all(
         })
     };
     std::thread::scope(|s| {
-        (0..ranks.threads(threads)).for_each(|_| drop(s.spawn(worker)));
+        (0..retrograd::tensor::threads()).for_each(|_| drop(s.spawn(worker)));
     });
     bar.finish_and_clear();
     let scores = scores.into_inner().expect("no worker panicked");

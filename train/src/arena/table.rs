@@ -1,10 +1,9 @@
-//! The results as text, Markdown and CSV.
+//! The results as Markdown and CSV.
 
 use super::tasks::Task;
 use super::train::Score;
 use retrograd::nn::AttentionKind;
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// The accuracy from which on a task counts as learned.
 const LEARNED: f64 = 0.99;
@@ -18,6 +17,10 @@ pub struct Row {
 
 /// The results by the indices of variant and task.
 pub type Scores = BTreeMap<(usize, usize), Result<Score, String>>;
+
+/// What the numbers mean.
+pub const LEGEND: &str = "Accuracy in percent on held-out sequences; for text the loss in nats per character. Parameters,
+ms a step and cache are those of the text task. A task is learned from 99 % on.";
 
 /// A row for each variant.
 pub struct Table {
@@ -92,32 +95,6 @@ impl Table {
             text += &(Table::cells(row).join(",") + "\n");
         }
         text
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = self.rows.iter().map(Table::cells);
-        let mut lines = vec![
-            ["variant", "copy", "recall", "induct", "sort", "text", "params", "ms/step", "cache"]
-                .map(String::from)
-                .to_vec(),
-        ];
-        lines.extend(rows);
-        for (i, cells) in lines.iter().enumerate() {
-            write!(f, "{:<16}", cells[0])?;
-            for cell in &cells[1..] {
-                write!(f, "{cell:>8}")?;
-            }
-            let note = i.checked_sub(1).map_or("learned".into(), |i| Table::learned(&self.rows[i]));
-            writeln!(f, "  {note}")?;
-        }
-        write!(
-            f,
-            "\nAccuracy in percent on held-out sequences; for text the loss in nats per character. \
-             params,\nms/step and cache (bytes per token) are those of the text task. A task is learned from {:.0} % on.",
-            100.0 * LEARNED
-        )
     }
 }
 

@@ -7,8 +7,18 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const RECIPE: [&str; 9] =
-    ["--preset", "tiny", "--shards", "4", "--steps", "600", "--eval-every", "40", "--quiet"];
+const RECIPE: &[&str] = &[
+    "train",
+    "--preset",
+    "tiny",
+    "--shards",
+    "4",
+    "--steps",
+    "600",
+    "--eval-every",
+    "40",
+    "--quiet",
+];
 
 fn steps_logged(place: &Place, folder: &str) -> usize {
     let log = fs::read_to_string(place.path(folder).join("log.jsonl")).unwrap_or_default();
@@ -29,14 +39,14 @@ impl Random {
 fn runs_survive_killed_ranks() {
     let kills = setting("RETROGRAD_MPI_KILLS", 4);
     let place = Place::new();
-    place.run(&[&RECIPE[..], &["--out", "undisturbed"]].concat()).ok();
+    place.run(&[RECIPE, &["--out", "undisturbed"]].concat()).ok();
     let expected = checkpoint(&place, "undisturbed");
     let mut random = Random(17);
     let (mut done, mut run_number) = (0, 0);
     while done < kills {
         run_number += 1;
         let out = format!("run{run_number}");
-        let mut args = [&RECIPE[..], &["--out", &out]].concat();
+        let mut args = [RECIPE, &["--out", &out]].concat();
         loop {
             let ranks = 1 + random.below(4) as usize;
             let mut child = start(&place, ranks, &args);
@@ -64,7 +74,7 @@ fn runs_survive_killed_ranks() {
                 sleep(Duration::from_millis(5));
             }
             Checkpoint::load(&place.path(&out).join("checkpoint.safetensors")).unwrap();
-            args = vec!["--resume", "--eval-every", "40", "--quiet", "--out", &out];
+            args = vec!["resume", "--eval-every", "40", "--quiet", "--out", &out];
         }
         assert!(checkpoint(&place, &out) == expected, "{out}");
     }
@@ -76,11 +86,11 @@ fn runs_survive_killed_ranks() {
 #[test]
 fn an_interrupt_saves_the_run() {
     let place = Place::new();
-    place.run(&[&RECIPE[..], &["--out", "undisturbed"]].concat()).ok();
+    place.run(&[RECIPE, &["--out", "undisturbed"]].concat()).ok();
     // A run that ends before the signal arrives shows nothing.
     let interrupted = (1..10).find_map(|attempt| {
         let out = format!("run{attempt}");
-        let mut child = start(&place, 2, &[&RECIPE[..], &["--out", &out]].concat());
+        let mut child = start(&place, 2, &[RECIPE, &["--out", &out]].concat());
         while child.try_wait().unwrap().is_none() && steps_logged(&place, &out) < 20 {
             sleep(Duration::from_millis(1));
         }
@@ -90,14 +100,14 @@ fn an_interrupt_saves_the_run() {
         ended.err.contains("Stopped after step").then_some(out)
     });
     let out = interrupted.expect("one of the runs was saved by an interrupt");
-    run(&place, 3, &["--resume", "--eval-every", "40", "--quiet", "--out", &out]).ok();
+    run(&place, 3, &["resume", "--eval-every", "40", "--quiet", "--out", &out]).ok();
     assert!(checkpoint(&place, &out) == checkpoint(&place, "undisturbed"));
 }
 
 #[test]
 fn a_folder_that_is_removed_ends_all_ranks() {
     let place = Place::new();
-    let mut child = start(&place, 3, &[&RECIPE[..], &["--out", "run"]].concat());
+    let mut child = start(&place, 3, &[RECIPE, &["--out", "run"]].concat());
     wait_until(&mut child, || steps_logged(&place, "run") > 20);
     fs::rename(place.path("run"), place.path("moved")).unwrap();
     Ended::of(child)
@@ -115,9 +125,9 @@ fn ranks_that_differ_are_refused() {
         command.arg(program).args(first).args([":", "-n", "1"]).arg(program).args(second);
         Ended::of(command.spawn().unwrap())
     };
-    let same = ["--preset", "tiny", "--steps", "3", "--shards", "2", "--out", "run"];
+    let same = ["train", "--preset", "tiny", "--steps", "3", "--shards", "2", "--out", "run"];
     let mut other = same;
-    other[3] = "4";
+    other[4] = "4";
     two(&same, &other).failed(2, &["rank 1 differs from rank 0 in flags", "\"4\""]);
     assert!(!place.path("run").exists());
 
@@ -135,7 +145,7 @@ fn ranks_that_differ_are_refused() {
         fs::create_dir(place.path(folder)).unwrap();
         place.write(&format!("{folder}/text"), text);
     }
-    let flags = ["--preset", "tiny", "--steps", "3", "--shards", "2", "--data", "text"];
+    let flags = ["train", "--preset", "tiny", "--steps", "3", "--shards", "2", "--data", "text"];
     let mut command = mpiexec(&place, &["-wdir"]);
     command.arg(place.path("a")).args(["-n", "1"]).arg(program).args(flags);
     command.args([":", "-wdir"]).arg(place.path("b")).args(["-n", "1"]).arg(program).args(flags);
@@ -145,12 +155,12 @@ fn ranks_that_differ_are_refused() {
 #[test]
 fn invalid_usage_is_reported_once() {
     let place = Place::new();
-    let ended = run(&place, 3, &["--preset", "tiny", "--shards", "2"]);
+    let ended = run(&place, 3, &["train", "--preset", "tiny", "--shards", "2"]);
     assert_eq!(ended.err.matches("error:").count(), 1, "{ended:?}");
     ended.failed(2, &["3 ranks cannot share a batch of 2 shards", "--shards 4"]);
-    let ended = run(&place, 2, &["--bogus"]);
+    let ended = run(&place, 2, &["train", "--bogus"]);
     assert_eq!(ended.err.matches("error:").count(), 1, "{ended:?}");
-    let ended = run(&place, 2, &["--data", "missing"]);
+    let ended = run(&place, 2, &["train", "--data", "missing"]);
     assert_eq!(ended.err.matches("cannot read missing").count(), 1, "{ended:?}");
     assert_eq!(ended.code, Some(1));
 }

@@ -1,4 +1,4 @@
-//! next_token as several processes over MPI: `cargo test --features mpi --test mpi` (with an installed MPI).
+//! Several processes over MPI: `cargo test -p retrograd-train --features mpi --test mpi` (with an installed MPI).
 //!
 //! `RETROGRAD_MPI_STEPS` sets the steps of the runs whose bytes are compared (20), `RETROGRAD_MPI_KILLS` the number
 //! of ranks that are killed (4).

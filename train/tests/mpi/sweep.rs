@@ -7,12 +7,15 @@ use crate::program::Place;
 fn ranks_share_the_runs_of_a_grid() {
     let place = Place::new();
     let recipe = ["--preset", "tiny", "--steps", "5", "--out", "grid"];
-    let args = [&recipe[..], &["--grid", "seed=1,2,3", "lr=1e-3,1e9"]].concat();
+    let args = [&["grid", "seed=1,2,3", "lr=1e-3,1e9"], &recipe[..]].concat();
     let out = run(&place, 2, &args).ok();
     assert_eq!(out.matches("failed: stopped at step").count(), 3, "{out}");
     assert_eq!(out.matches("lr=1e-3").count(), 3, "one table: {out}");
     place
-        .run(&["--preset", "tiny", "--steps", "5", "--seed", "2", "--lr", "1e-3", "--out", "alone"])
+        .run(&[
+            "train", "--preset", "tiny", "--steps", "5", "--seed", "2", "--lr", "1e-3", "--out",
+            "alone",
+        ])
         .ok();
     assert!(checkpoint(&place, "grid/seed=2,lr=1e-3") == checkpoint(&place, "alone"));
 }

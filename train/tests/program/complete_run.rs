@@ -14,33 +14,35 @@ fn log(place: &Place, folder: &str) -> Vec<Value> {
 fn attention_pages_of_a_run_and_of_a_sample() {
     let place = Place::new();
     let page = |name: &str| fs::read_to_string(place.path(name)).unwrap();
-    let args = ["--preset", "tiny", "--steps", "20", "--eval-every", "10", "--tokens", "5"];
+    let args =
+        ["train", "--preset", "tiny", "--steps", "20", "--eval-every", "10", "--tokens", "5"];
     place.run(&[&args[..], &["--attention-page", "run.html"]].concat()).ok();
     let html = page("run.html");
     assert!(html.contains("\"snapshots\":[\"step 0\",\"step 10\",\"step 20\"]"));
     assert!(html.contains("\"gradient\":{") && html.contains("\"without\":"));
     assert!(html.len() <= 2_000_000);
-    let sample = ["--sample", "Once", "--tokens", "9", "--attention-page", "sample.html"];
+    let sample = ["sample", "Once", "--tokens", "9", "--attention-page", "sample.html"];
     place.run(&sample).ok();
     assert!(page("sample.html").contains("\"prompt\":4"));
-    let nowhere = ["--sample", "Once", "--attention-page", "missing/page.html"];
+    let nowhere = ["sample", "Once", "--attention-page", "missing/page.html"];
     place.run(&nowhere).failed(1, &["cannot write the attention page: missing/page.html"]);
 }
 
 /// The fields of the last line of a log.
-const DONE: [&str; 8] =
-    ["accuracy", "bits_per_byte", "done", "params", "perplexity", "seconds", "steps", "val_loss"];
+const DONE: &[&str] =
+    &["accuracy", "bits_per_byte", "done", "params", "perplexity", "seconds", "steps", "val_loss"];
 
 #[test]
 fn a_run_writes_all_documented_files() {
     let place = Place::new();
-    let args = ["--preset", "tiny", "--steps", "40", "--eval-every", "10", "--tokens", "50"];
+    let args =
+        ["train", "--preset", "tiny", "--steps", "40", "--eval-every", "10", "--tokens", "50"];
     let out = place.run(&args).ok();
-    for text in ["Once upon a time", "Held-out loss", "out/next_token\n", "What to try next"] {
+    for text in ["Once upon a time", "Held-out loss", "out/run\n", "What to try next"] {
         assert!(out.contains(text), "{text:?} is not in {out}");
     }
 
-    let lines = log(&place, "out/next_token");
+    let lines = log(&place, "out/run");
     let (done, lines) = lines.split_last().unwrap();
     let keys = |line: &Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(done), DONE);
@@ -60,7 +62,7 @@ fn a_run_writes_all_documented_files() {
     assert!((number("bits_per_byte") - whole / 2f64.ln()).abs() < 1e-9);
     assert!((0.1..0.9).contains(&number("accuracy")));
     for (file, text) in [("tokenizer.json", "\"char\""), ("best.safetensors", "")] {
-        let bytes = fs::read(place.path("out/next_token").join(file)).unwrap();
+        let bytes = fs::read(place.path("out/run").join(file)).unwrap();
         assert!(String::from_utf8_lossy(&bytes).contains(text), "{file}");
     }
     assert!(evaluations[4]["val_loss"].as_f64() < evaluations[0]["val_loss"].as_f64());
@@ -74,8 +76,8 @@ fn a_run_writes_all_documented_files() {
 #[test]
 fn a_second_run_has_a_new_folder_and_quiet_prints_one_result() {
     let place = Place::new();
-    let args = ["--preset", "tiny", "--steps", "3", "--quiet"];
-    for folder in ["out/next_token", "out/next_token-2", "out/next_token-3"] {
+    let args = ["train", "--preset", "tiny", "--steps", "3", "--quiet"];
+    for folder in ["out/run", "out/run-2", "out/run-3"] {
         let ended = place.run(&args);
         assert_eq!(ended.err, "");
         let out = ended.ok();
@@ -83,19 +85,17 @@ fn a_second_run_has_a_new_folder_and_quiet_prints_one_result() {
         assert!(out.ends_with(&format!("in {folder}\n")), "{out}");
     }
     let loss = |folder| log(&place, folder).last().unwrap()["val_loss"].clone();
-    assert_eq!(loss("out/next_token"), loss("out/next_token-3"));
+    assert_eq!(loss("out/run"), loss("out/run-3"));
     place.run(&[&args[..], &["--seed", "2"]].concat()).ok();
-    assert_ne!(loss("out/next_token"), loss("out/next_token-4"));
+    assert_ne!(loss("out/run"), loss("out/run-4"));
 }
 
 #[test]
 fn samples_are_a_function_of_seed_and_flags() {
     let place = Place::new();
-    place.run(&["--preset", "tiny", "--steps", "20", "--out", "here", "--quiet"]).ok();
+    place.run(&["train", "--preset", "tiny", "--steps", "20", "--out", "here", "--quiet"]).ok();
     let sample = |more: &[&str]| {
-        place
-            .run(&[&["--out", "here", "--sample", "The hill", "--tokens", "60"], more].concat())
-            .ok()
+        place.run(&[&["sample", "--out", "here", "The hill", "--tokens", "60"], more].concat()).ok()
     };
     let first = sample(&["--seed", "1"]);
     assert!(first.starts_with("The hill"));
@@ -120,8 +120,10 @@ fn any_text_is_accepted() {
     let texts = [("emoji", emoji), ("one", one), ("crlf", crlf), ("names", names)];
     for (name, text) in texts.into_iter().chain([("nothing", nothing)]) {
         place.write(name, text);
-        let args = ["--preset", "tiny", "--steps", "5", "--tokens", "5", "--data", name];
-        place.run(&[&args[..], &["--out", &format!("out-{name}")]].concat()).ok();
-        place.run(&["--resume", "--out", &format!("out-{name}")]).ok();
+        let args = ["train", "--preset", "tiny", "--steps", "5", "--tokens", "5", "--data", name];
+        let run = place.run(&[&args[..], &["--out", &format!("out-{name}")]].concat());
+        assert_eq!(run.err.contains(r"note: 60 line ends \r\n are read as \n"), name == "crlf");
+        run.ok();
+        place.run(&["resume", "--out", &format!("out-{name}")]).ok();
     }
 }

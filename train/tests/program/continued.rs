@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
 
-const TINY: [&str; 5] = ["--preset", "tiny", "--quiet", "--dropout", "0.1"];
+const TINY: &[&str] = &["train", "--preset", "tiny", "--quiet", "--dropout", "0.1"];
 
 fn log(place: &Place, folder: &str) -> Vec<Value> {
     lines(place, folder).map(|line| serde_json::from_str(&line).unwrap()).collect()
@@ -25,7 +25,7 @@ fn evaluations(log: &[Value]) -> Vec<(u64, f64)> {
 }
 
 fn train(place: &Place, folder: &str, more: &[&str]) {
-    place.run(&[&TINY[..], &["--out", folder], more].concat()).ok();
+    place.run(&[TINY, &["--out", folder], more].concat()).ok();
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_run_that_goes_on_with_other_bits_says_so() {
     let place = Place::new();
     train(&place, "run", &["--steps", "2"]);
     for (steps, is_told) in [("3", level() != Level::Scalar), ("4", false)] {
-        let resume = ["--resume", "--quiet", "--out", "run", "--steps", steps];
+        let resume = ["resume", "--quiet", "--out", "run", "--steps", steps];
         let mut command = place.retrograd(&resume);
         command.env("RETROGRAD_SIMD", "scalar").stdout(Stdio::piped()).stderr(Stdio::piped());
         let ended = Ended::of(command.spawn().unwrap());
@@ -67,20 +67,22 @@ fn evaluation_reports_what_the_run_reported_at_its_end() {
         let (word, wanted) = (word.to_string(), done[key].as_f64().unwrap() * unit);
         // The source is before the bits per byte.
         let word = if word == "): " { "tales: ".into() } else { word };
-        let found = said(place.run(&["--evaluate", "--out", "run"]), &word);
+        let found = said(place.run(&["evaluate", "--out", "run"]), &word);
         assert!((found - wanted).abs() < 0.006, "{word}{found}, not {wanted}");
     }
     assert_eq!(fs::read(place.path("run/checkpoint.safetensors")).unwrap(), before);
     // Another text, with characters that the tales have.
     place.write("other", "zyx wvu tsr. ".repeat(100));
-    let other = said(place.run(&["--evaluate", "--out", "run", "--data", "other"]), "loss ");
+    let other = said(place.run(&["evaluate", "--out", "run", "--data", "other"]), "loss ");
     assert!(other > done["val_loss"].as_f64().unwrap() + 0.5, "{other}");
     place.write("other", "naïve ".repeat(100));
     place
-        .run(&["--evaluate", "--out", "run", "--data", "other"])
+        .run(&["evaluate", "--out", "run", "--data", "other"])
         .failed(1, &["the vocabulary does not contain 'ï'"]);
-    place.run(&["--evaluate", "--out", "run", "--steps", "3"]).failed(USAGE, &["cannot be used"]);
-    place.run(&["--evaluate", "--out", "none"]).failed(1, &["there is no run in none"]);
+    place
+        .run(&["evaluate", "--out", "run", "--steps", "3"])
+        .failed(USAGE, &["unexpected argument"]);
+    place.run(&["evaluate", "--out", "none"]).failed(1, &["there is no run in none"]);
 }
 
 #[test]
@@ -89,7 +91,7 @@ fn evaluation_notices_that_the_text_has_changed() {
     place.write("text", "some words. ".repeat(100));
     train(&place, "run", &["--steps", "2", "--data", "text"]);
     place.write("text", "some other words. ".repeat(100));
-    place.run(&["--evaluate", "--out", "run"]).failed(1, &["differs from the one in"]);
+    place.run(&["evaluate", "--out", "run"]).failed(1, &["differs from the one in"]);
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn a_run_takes_more_steps_by_the_schedule_of_the_longer_run() {
     train(&place, "short", &["--steps", "20", "--eval-every", "10"]);
     train(&place, "long", &["--steps", "40", "--eval-every", "10"]);
     let short = log(&place, "short");
-    let ended = place.run(&["--resume", "--out", "short", "--steps", "40", "--eval-every", "10"]);
+    let ended = place.run(&["resume", "--out", "short", "--steps", "40", "--eval-every", "10"]);
     let lr = |log: &[Value], step: u64| {
         let line = log.iter().find(|line| line.get("lr").is_some() && line["step"] == step);
         line.unwrap()["lr"].as_f64().unwrap()
@@ -124,9 +126,9 @@ fn a_run_takes_more_steps_by_the_schedule_of_the_longer_run() {
     let history: Value = file.read_note("history").unwrap();
     assert_eq!(history["changed_steps"][0]["at"], 20);
     // Now it is a run of 40 steps.
-    place.run(&["--resume", "--out", "short", "--steps", "40"]).ok();
+    place.run(&["resume", "--out", "short", "--steps", "40"]).ok();
     place
-        .run(&["--resume", "--out", "short", "--steps", "39"])
+        .run(&["resume", "--out", "short", "--steps", "39"])
         .failed(USAGE, &["has taken 40 steps already, so it cannot end after 39"]);
 }
 
@@ -138,6 +140,7 @@ fn a_run_starts_from_the_weights_of_another() {
     train(&place, "base", &["--data", "old", "--steps", "60"]);
     place.write("same", "a mat, a cat on the ten mats. ".replace(',', "").repeat(99));
     let ended = place.run(&[
+        "train",
         "--init-from",
         "base",
         "--data",
@@ -149,11 +152,11 @@ fn a_run_starts_from_the_weights_of_another() {
         "--lr",
         "1e-3",
     ]);
-    assert!(ended.err.contains("Weights  those of base after step 60"), "{ended:?}");
+    assert!(ended.err.contains("weights  begun with those of base after step 60"), "{ended:?}");
     ended.ok();
     // Before the first step it is the other model.
     let tuned = evaluations(&log(&place, "tuned"));
-    let before = said(place.run(&["--evaluate", "--out", "base", "--data", "same"]), "loss ");
+    let before = said(place.run(&["evaluate", "--out", "base", "--data", "same"]), "loss ");
     assert!((tuned[0].1 - before).abs() < 1e-4, "{tuned:?} and {before}");
     assert!(tuned.last().unwrap().1 < before - 0.2, "{tuned:?}");
     let file = Checkpoint::load(&place.path("tuned/checkpoint.safetensors")).unwrap();
@@ -161,9 +164,11 @@ fn a_run_starts_from_the_weights_of_another() {
     // From a file, too; and the run can be resumed.
     let best = ["--init-from", "base/best.safetensors", "--data", "same", "--out", "third"];
     train(&place, "third", &[&best[..4], &["--steps", "1"]].concat());
-    place.run(&["--resume", "--out", "tuned", "--quiet"]).ok();
+    place.run(&["resume", "--out", "tuned", "--quiet"]).ok();
 
-    let run = |more: &[&str]| place.run(&[&["--init-from", "base", "--out", "no"], more].concat());
+    let run = |more: &[&str]| {
+        place.run(&[&["train", "--init-from", "base", "--out", "no"], more].concat())
+    };
     run(&["--data", "new"]).failed(
         1,
         &[
@@ -175,8 +180,7 @@ fn a_run_starts_from_the_weights_of_another() {
         .failed(USAGE, &["--width: 32, not 64", "--norm: "]);
     run(&["--data", "same", "--tokenizer", "byte"])
         .failed(USAGE, &["--tokenizer is not that of base: char with 11 tokens"]);
-    run(&["--resume"]).failed(USAGE, &["cannot be used with"]);
-    place.run(&["--init-from", "nothing"]).failed(1, &["there is no run in nothing"]);
+    place.run(&["train", "--init-from", "nothing"]).failed(1, &["there is no run in nothing"]);
     assert!(!place.path("no").exists());
 }
 
@@ -213,19 +217,19 @@ fn the_last_checkpoints_and_the_best_one_are_kept() {
     assert!(best.0 < 200, "the model does not overfit: {curve:?}");
     assert_eq!(step("best.safetensors"), best.0);
     let loss = |which: &str| {
-        said(place.run(&["--evaluate", "--out", "run", "--checkpoint", which]), "Held-out loss ")
+        said(place.run(&["evaluate", "--out", "run", "--checkpoint", which]), "Held-out loss ")
     };
     // So short a text has few windows, and all are part of the curve.
     assert!((loss("best") - best.1).abs() < 1e-4);
     assert!((loss("last") - curve.last().unwrap().1).abs() < 1e-4);
     assert!((loss("180") - curve[9].1).abs() < 1e-4);
-    place.run(&["--sample", "one", "--out", "run", "--checkpoint", "best", "--tokens", "5"]).ok();
+    place.run(&["sample", "one", "--out", "run", "--checkpoint", "best", "--tokens", "5"]).ok();
     place
-        .run(&["--sample", "one", "--out", "run", "--checkpoint", "20"])
+        .run(&["sample", "one", "--out", "run", "--checkpoint", "20"])
         .failed(USAGE, &["there is no run/checkpoint-20", "last, best, 160, 180, 200"]);
     place
-        .run(&["--out", "run", "--resume", "--checkpoint", "best"])
-        .failed(USAGE, &["--checkpoint is for --sample and --evaluate"]);
+        .run(&["resume", "--out", "run", "--checkpoint", "best"])
+        .failed(USAGE, &["unexpected argument '--checkpoint'"]);
     // Private files remain private when the run goes on, and so do copies of them.
     #[cfg(unix)]
     {
@@ -235,7 +239,7 @@ fn the_last_checkpoints_and_the_best_one_are_kept() {
         for file in files {
             fs::set_permissions(path(file), fs::Permissions::from_mode(0o600)).unwrap();
         }
-        place.run(&["--out", "run", "--resume", "--steps", "240", "--keep", "3"]).ok();
+        place.run(&["resume", "--out", "run", "--steps", "240", "--keep", "3"]).ok();
         for file in files.into_iter().chain(["checkpoint-240.safetensors"]) {
             let mode = fs::metadata(path(file)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{file}");
@@ -250,9 +254,9 @@ fn the_last_checkpoints_and_the_best_one_are_kept() {
 fn a_checkpoint_from_before_there_were_tokenizers_loads() {
     let place = Place::new();
     train(&place, "run", &["--steps", "4"]);
-    let sample = ["--sample", "Once", "--tokens", "20", "--out", "run"];
+    let sample = ["sample", "Once", "--tokens", "20", "--out", "run"];
     let (text, evaluated) =
-        (place.run(&sample).ok(), place.run(&["--evaluate", "--out", "run"]).ok());
+        (place.run(&sample).ok(), place.run(&["evaluate", "--out", "run"]).ok());
     let path = place.path("run/checkpoint.safetensors");
     let mut file = Checkpoint::load(&path).unwrap();
     let tokenizer: Value = file.read_note("tokenizer").unwrap();
@@ -265,8 +269,8 @@ fn a_checkpoint_from_before_there_were_tokenizers_loads() {
     }
     file.save(&path).unwrap();
     assert_eq!(place.run(&sample).ok(), text);
-    assert_eq!(place.run(&["--evaluate", "--out", "run"]).ok(), evaluated);
-    place.run(&["--resume", "--steps", "6", "--quiet", "--out", "run"]).ok();
+    assert_eq!(place.run(&["evaluate", "--out", "run"]).ok(), evaluated);
+    place.run(&["resume", "--steps", "6", "--quiet", "--out", "run"]).ok();
     let tokenizer_now = Checkpoint::load(&path).unwrap().read_note::<Value>("tokenizer").unwrap();
     assert_eq!(tokenizer_now, tokenizer);
 }

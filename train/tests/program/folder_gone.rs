@@ -20,9 +20,9 @@ fn saved_step(folder: &Path) -> u64 {
 /// log.
 fn rescued(place: &Place, ended: Ended, reason: &str, other: &str) {
     let step = saved_step(&place.path(other));
-    let folder = format!("the folder of the run, out/next_token, {reason}");
+    let folder = format!("the folder of the run, out/run, {reason}");
     let saved = format!("Stopped after step {step} of 400, saved in ");
-    ended.failed(1, &[&folder, &saved, &format!("{other}. To resume:"), "--resume --out"]);
+    ended.failed(1, &[&folder, &saved, &format!("{other}. To resume:"), "resume --out"]);
     let Remains { log, .. } = remains(place, other);
     assert_same_lines(&log);
     let steps = log.iter().filter(|line| line.contains("grad_norm")).count();
@@ -31,7 +31,7 @@ fn rescued(place: &Place, ended: Ended, reason: &str, other: &str) {
 
 /// Resumes the run, and checks that it ends like an uninterrupted one.
 fn resumes(place: &Place, folder: &str) {
-    place.run(&[&RESUME[..], &["--out", folder]].concat()).ok();
+    place.run(&[RESUME, &["--out", folder]].concat()).ok();
     assert_same(&remains(place, folder));
 }
 
@@ -46,9 +46,9 @@ fn a_run_is_saved_elsewhere_if_its_folder_is_deleted() {
     while place.path(FOLDER).exists() {
         let _ = fs::remove_dir_all(place.path(FOLDER));
     }
-    rescued(&place, Ended::of(child), GONE, "out/next_token-2");
+    rescued(&place, Ended::of(child), GONE, "out/run-2");
     assert!(!place.path(FOLDER).exists());
-    resumes(&place, "out/next_token-2");
+    resumes(&place, "out/run-2");
 }
 
 #[test]
@@ -59,10 +59,10 @@ fn a_run_is_saved_elsewhere_if_its_folder_is_renamed() {
     fs::rename(place.path(FOLDER), place.path("kept")).unwrap();
     let ended = Ended::of(child);
     // Detected at the next step: the old log lacks one step, and at most one evaluation.
-    let [kept, saved] = ["kept", "out/next_token-2"].map(|folder| lines(&place, folder).count());
+    let [kept, saved] = ["kept", "out/run-2"].map(|folder| lines(&place, folder).count());
     assert!((kept + 1..=kept + 2).contains(&saved), "{kept} lines, then {saved}");
-    assert!(saved_step(&place.path("kept")) <= saved_step(&place.path("out/next_token-2")));
-    rescued(&place, ended, GONE, "out/next_token-2");
+    assert!(saved_step(&place.path("kept")) <= saved_step(&place.path("out/run-2")));
+    rescued(&place, ended, GONE, "out/run-2");
     // The old run is unchanged, and can be resumed too.
     resumes(&place, "kept");
 }
@@ -86,14 +86,14 @@ fn a_run_is_saved_elsewhere_if_its_folder_is_replaced() {
     }
     // Between the two renames there is no folder.
     let reason = if ended.err.contains(GONE) { GONE } else { "was replaced by another" };
-    rescued(&place, ended, reason, "out/next_token-2");
+    rescued(&place, ended, reason, "out/run-2");
 }
 
 #[test]
 fn a_run_is_saved_in_the_temporary_folder_as_a_last_resort() {
     let place = Place::new();
     fs::create_dir(place.path("tmp")).unwrap();
-    let mut command = place.retrograd(&RECIPE);
+    let mut command = place.retrograd(RECIPE);
     command.env("TMPDIR", place.path("tmp")).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     wait_for_lines(&place, &mut child, 40);
@@ -102,7 +102,7 @@ fn a_run_is_saved_in_the_temporary_folder_as_a_last_resort() {
     let ended = Ended::of(child);
     assert!(ended.err.contains("cannot make the folder"), "{ended:?}");
     let reason = if ended.err.contains(GONE) { GONE } else { "cannot be reached: Not a directory" };
-    rescued(&place, ended, reason, "tmp/next_token-2");
+    rescued(&place, ended, reason, "tmp/run-2");
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn a_log_that_cannot_be_written_ends_the_run_after_saving() {
     }
     let ended = Ended::of(child);
     let step = saved_step(&place.path(FOLDER));
-    let saved = format!("Stopped after step {step} of 400, saved in out/next_token.");
-    let cannot = "cannot write out/next_token/log.jsonl: it is not a regular file";
+    let saved = format!("Stopped after step {step} of 400, saved in out/run.");
+    let cannot = "cannot write out/run/log.jsonl: it is not a regular file";
     ended.failed(1, &[cannot, &saved]);
     assert!(step >= 38, "{step}");
 }

@@ -3,12 +3,12 @@
 use crate::program::Place;
 use std::fs;
 
-const RECIPE: [&str; 6] = ["--preset", "tiny", "--steps", "5", "--threads", "1"];
+const RECIPE: &[&str] = &["--preset", "tiny", "--steps", "5", "--threads", "1"];
 
 #[test]
 fn a_grid_trains_every_combination_and_goes_on_after_failures() {
     let place = Place::new();
-    let grid = |more: &[&'static str]| [&RECIPE[..], &["--out", "grid", "--grid"], more].concat();
+    let grid = |more: &[&'static str]| [&["grid", "--out", "grid"], RECIPE, more].concat();
     let out = place.run(&grid(&["lr=1e-3,1e9", "seed=1,2"])).ok();
     for name in ["lr=1e-3,seed=1 ", "lr=1e-3,seed=2 ", "lr=1e9,seed=1 ", "lr=1e9,seed=2 "] {
         assert_eq!(out.matches(name).count(), 1, "{out}");
@@ -19,7 +19,7 @@ fn a_grid_trains_every_combination_and_goes_on_after_failures() {
     assert_eq!(table.lines().count(), 5);
 
     // A run of the grid is the run of these flags.
-    place.run(&[&RECIPE[..], &["--lr", "1e-3", "--seed", "2", "--out", "alone"]].concat()).ok();
+    place.run(&[&["train", "--lr", "1e-3", "--seed", "2", "--out", "alone"], RECIPE].concat()).ok();
     let checkpoint = |folder: &str| fs::read(place.path(folder).join("checkpoint.safetensors"));
     assert!(checkpoint("alone").unwrap() == checkpoint("grid/lr=1e-3,seed=2").unwrap());
 
@@ -34,7 +34,7 @@ fn a_grid_trains_every_combination_and_goes_on_after_failures() {
 #[test]
 fn invalid_grids_are_refused_before_any_run() {
     let place = Place::new();
-    let run = |grid| place.run(&[&RECIPE[..], &["--out", "grid", "--grid", grid]].concat());
+    let run = |grid| place.run(&[&["grid", "--out", "grid", grid], RECIPE].concat());
     run("lr").failed(2, &["\"lr\" is not FLAG=VALUE"]);
     run("lr=1e-3,a").failed(2, &["lr=a: invalid value 'a' for '--lr <RATE>'"]);
     run("rate=1").failed(2, &["unexpected argument '--rate'"]);

@@ -9,7 +9,7 @@ pub const USAGE: i32 = 2;
 /// A temporary folder with a short run in `run`.
 fn place_with_run() -> Place {
     let place = Place::new();
-    let args = ["--preset", "tiny", "--steps", "3", "--out", "run", "--quiet"];
+    let args = ["train", "--preset", "tiny", "--steps", "3", "--out", "run", "--quiet"];
     place.run(&args).ok();
     place
 }
@@ -17,27 +17,28 @@ fn place_with_run() -> Place {
 #[test]
 fn invalid_flags_are_rejected() {
     let place = Place::new();
-    let cases: [(&[&str], &[&str]); 17] = [
-        (&["--width", "0"], &["'0'", "--width", "1..=16384"]),
-        (&["--batch", "0"], &["'0'", "--batch"]),
-        (&["--threads", "0"], &["'0'", "--threads"]),
-        (&["--layers", "-1"], &["'-1'", "--layers", "1..=1024"]),
-        (&["--lr", "-1"], &["'-1'", "--lr", "must be above 0"]),
-        (&["--seed", "-1"], &["'-1'", "--seed"]),
-        (&["--steps", "many"], &["'many'", "--steps"]),
-        (&["--heads", "3"], &["3 heads do not divide a width of 128"]),
-        (&["--lr", "NaN"], &["'NaN'", "--lr", "must be finite"]),
-        (&["--lr", "0"], &["'0'", "--lr", "must be above 0"]),
-        (&["--dropout", "1"], &["'1'", "--dropout", "at least 0 and below 1"]),
-        (&["--temperature", "inf", "--sample", "a"], &["'inf'", "--temperature", "finite"]),
-        (&["--sample", ""], &["the prompt of --sample is empty"]),
-        (&["--sample", "a", "--steps", "5"], &["--sample", "--steps", "cannot be used with"]),
+    let cases: [(&[&str], &[&str]); 18] = [
+        (&["train", "--width", "0"], &["'0'", "--width", "1..=16384"]),
+        (&["train", "--batch", "0"], &["'0'", "--batch"]),
+        (&["train", "--threads", "0"], &["'0'", "--threads"]),
+        (&["train", "--layers", "-1"], &["'-1'", "--layers", "1..=1024"]),
+        (&["train", "--lr", "-1"], &["'-1'", "--lr", "must be above 0"]),
+        (&["train", "--seed", "-1"], &["'-1'", "--seed"]),
+        (&["train", "--steps", "many"], &["'many'", "--steps"]),
+        (&["train", "--heads", "3"], &["3 heads do not divide a width of 128"]),
+        (&["train", "--lr", "NaN"], &["'NaN'", "--lr", "must be finite"]),
+        (&["train", "--lr", "0"], &["'0'", "--lr", "must be above 0"]),
+        (&["train", "--dropout", "1"], &["'1'", "--dropout", "at least 0 and below 1"]),
+        (&["sample", "--temperature", "inf", "a"], &["'inf'", "--temperature", "finite"]),
+        (&["sample", ""], &["the prompt is empty"]),
+        (&["sample", "a", "--steps", "5"], &["unexpected argument '--steps'"]),
         (
-            &["--preset", "large"],
+            &["train", "--preset", "large"],
             &["'large'", "tales, nanogpt-cpu, modern, fast, best, llama, baby, tiny"],
         ),
-        (&["--precision", "half"], &["'half'", "(one of: f32, bf16x6, bf16x3, bf16)"]),
-        (&["--step", "5"], &["'--step'", "'--steps'"]),
+        (&["train", "--precision", "half"], &["'half'", "(one of: f32, bf16x6, bf16x3, bf16)"]),
+        (&["train", "--step", "5"], &["'--step'", "'--steps'"]),
+        (&["tain"], &["unrecognized subcommand 'tain'", "'train'"]),
     ];
     for (args, said) in cases {
         place.run(args).failed(USAGE, said);
@@ -60,7 +61,7 @@ fn invalid_texts_are_rejected() {
         ("folder", &["folder: the folder has no files"]),
     ];
     for (file, said) in cases {
-        place.run(&["--data", file]).failed(FAILED, said);
+        place.run(&["train", "--data", file]).failed(FAILED, said);
     }
     assert!(!place.path("out").exists(), "no folder is created for an invalid text");
 }
@@ -69,21 +70,21 @@ fn invalid_texts_are_rejected() {
 fn invalid_folders_are_rejected() {
     let place = place_with_run();
     let before = fs::read(place.path("run/log.jsonl")).unwrap();
-    place.run(&["--out", "run"]).failed(USAGE, &["run contains a run already", "--resume"]);
+    place.run(&["train", "--out", "run"]).failed(USAGE, &["run contains a run already; resume"]);
     assert_eq!(fs::read(place.path("run/log.jsonl")).unwrap(), before);
     fs::remove_file(place.path("run/checkpoint.safetensors")).unwrap();
     let alone = "run has a log but no checkpoint, so its run cannot be resumed; name another folder, \
                  or remove run/log.jsonl";
-    place.run(&["--out", "run"]).failed(USAGE, &[alone]);
-    place.run(&["--out", "run", "--resume"]).failed(FAILED, &[alone]);
+    place.run(&["train", "--out", "run"]).failed(USAGE, &[alone]);
+    place.run(&["resume", "--out", "run"]).failed(FAILED, &[alone]);
     fs::remove_file(place.path("run/log.jsonl")).unwrap();
-    place.run(&["--preset", "tiny", "--steps", "1", "--out", "run", "--quiet"]).ok();
+    place.run(&["train", "--preset", "tiny", "--steps", "1", "--out", "run", "--quiet"]).ok();
     place.write("file", "no folder");
-    place.run(&["--out", "file/run"]).failed(FAILED, &["cannot make the folder file/run"]);
-    place.run(&["--out", "file"]).failed(FAILED, &["cannot make the folder file"]);
-    place.run(&["--out", "file", "--resume"]).failed(FAILED, &["no run in file: it is a file"]);
-    place.run(&["--resume"]).failed(FAILED, &["there is no run in out/next_token"]);
-    place.run(&["--sample", "a", "--out", "none"]).failed(FAILED, &["there is no run in none"]);
+    place.run(&["train", "--out", "file/run"]).failed(FAILED, &["cannot make the folder file/run"]);
+    place.run(&["train", "--out", "file"]).failed(FAILED, &["cannot make the folder file"]);
+    place.run(&["resume", "--out", "file"]).failed(FAILED, &["no run in file: it is a file"]);
+    place.run(&["resume"]).failed(FAILED, &["there is no run in out/run"]);
+    place.run(&["sample", "a", "--out", "none"]).failed(FAILED, &["there is no run in none"]);
 }
 
 #[cfg(unix)]
@@ -95,7 +96,7 @@ fn a_path_that_is_not_utf_8_is_rejected() {
     if fs::write(place.path("").join(name), "word ".repeat(200)).is_err() {
         return; // Some file systems reject such names.
     }
-    let mut command = place.retrograd(&["--preset", "tiny", "--data"]);
+    let mut command = place.retrograd(&["train", "--preset", "tiny", "--data"]);
     Ended::new(command.arg(name).output().unwrap())
         .failed(FAILED, &["caf\\xE9.txt\" is not UTF-8", "rename or move the file"]);
     assert!(!place.path("out").exists());
@@ -104,21 +105,21 @@ fn a_path_that_is_not_utf_8_is_rejected() {
 #[test]
 fn a_folder_in_use_is_rejected() {
     let place = Place::new();
-    let args = ["--preset", "tiny", "--steps", "100000", "--quiet"];
+    let args = ["train", "--preset", "tiny", "--steps", "100000", "--quiet"];
     let mut first = place.start(&args);
-    wait_until(&mut first, || place.path("out/next_token/log.jsonl").exists());
-    let said = ["another process is training in out/next_token"];
-    place.run(&["--out", "out/next_token"]).failed(FAILED, &said);
-    place.run(&["--resume"]).failed(FAILED, &said);
+    wait_until(&mut first, || place.path("out/run/log.jsonl").exists());
+    let said = ["another process is training in out/run"];
+    place.run(&["train", "--out", "out/run"]).failed(FAILED, &said);
+    place.run(&["resume"]).failed(FAILED, &said);
     // Sampling from it is allowed once it has a checkpoint, and a run without --out takes another
     // folder.
-    wait_until(&mut first, || place.path("out/next_token/checkpoint.safetensors").exists());
-    place.run(&["--sample", "The", "--tokens", "5"]).ok();
-    let out = place.run(&["--preset", "tiny", "--steps", "1", "--quiet"]).ok();
-    assert!(out.ends_with("in out/next_token-2\n"), "{out}");
+    wait_until(&mut first, || place.path("out/run/checkpoint.safetensors").exists());
+    place.run(&["sample", "The", "--tokens", "5"]).ok();
+    let out = place.run(&["train", "--preset", "tiny", "--steps", "1", "--quiet"]).ok();
+    assert!(out.ends_with("in out/run-2\n"), "{out}");
     first.kill().unwrap();
     first.wait().unwrap();
-    place.run(&["--out", "out/next_token"]).failed(USAGE, &["contains a run already"]);
+    place.run(&["train", "--out", "out/run"]).failed(USAGE, &["contains a run already"]);
 }
 
 #[test]
@@ -128,7 +129,7 @@ fn damaged_lines_of_a_log_are_reported() {
     let whole = fs::read_to_string(&log).unwrap();
     let note = |bytes: &[u8]| {
         fs::write(&log, bytes).unwrap();
-        let ended = place.run(&["--resume", "--out", "run", "--quiet"]);
+        let ended = place.run(&["resume", "--out", "run", "--quiet"]);
         let said = ended.err.clone();
         ended.ok();
         said
@@ -160,7 +161,7 @@ fn values_out_of_range_in_a_log_are_reported() {
         json[field] = serde_json::from_str(value).unwrap();
         lines[line - 1] = json.to_string();
         place.write("run/log.jsonl", lines.join("\n") + "\n");
-        let ended = place.run(&["--resume", "--out", "run", "--quiet"]);
+        let ended = place.run(&["resume", "--out", "run", "--quiet"]);
         let said = ended.err.clone();
         ended.ok();
         let page = fs::read_to_string(place.path("run/run.html")).unwrap();
@@ -191,7 +192,7 @@ fn values_out_of_range_in_a_log_are_reported() {
 #[test]
 fn divergence_suggests_a_lower_learning_rate() {
     let place = Place::new();
-    let args = ["--preset", "tiny", "--steps", "60", "--quiet", "--lr"];
+    let args = ["train", "--preset", "tiny", "--steps", "60", "--quiet", "--lr"];
     let hint = "so this model has learnt nothing; try a --lr below 20,";
     let ended = place.run(&[&args[..], &["20"]].concat());
     assert!(ended.err.contains(hint), "{ended:?}");
@@ -202,25 +203,34 @@ fn divergence_suggests_a_lower_learning_rate() {
 #[test]
 fn resuming_with_other_hyperparameters_or_text() {
     let place = place_with_run();
-    let resume = |more: &[&str]| place.run(&[&["--resume", "--out", "run"], more].concat());
-    let changed = ["--width", "64", "--tokenizer", "byte", "--lr", "0.1", "--steps", "9"];
-    let said =
-        ["--width: 32, not 64", "--tokenizer: \"char\", not \"byte\"", "--lr: 0.003, not 0.1"];
-    resume(&changed).failed(USAGE, &said);
-    resume(&["--precision", "bf16"]).failed(USAGE, &["--precision: \"f32\", not \"bf16\""]);
-    resume(&["--preset", "nanogpt-cpu"])
-        .failed(USAGE, &["--layers: 2, not 4", "--batch: 8, not 12"]);
+    let resume = |more: &[&str]| place.run(&[&["resume", "--out", "run"], more].concat());
+    for flag in ["--width", "--tokenizer", "--lr", "--precision", "--preset"] {
+        resume(&[flag, "64"]).failed(USAGE, &[&format!("unexpected argument '{flag}'")]);
+    }
     place.write("other", "Another text. ".repeat(99));
     resume(&["--data", "other"])
         .failed(FAILED, &["trained on a text that differs from the one in other"]);
-    // Flags that repeat the recipe are accepted.
-    resume(&["--width", "32", "--lr", "3e-3", "--seed", "1337"]).ok();
+    resume(&[]).ok();
+    // A grid resumes runs of its own flags only.
+    fs::create_dir(place.path("grid")).unwrap();
+    fs::rename(place.path("run"), place.path("grid/lr=0.003")).unwrap();
+    fs::remove_file(place.path("grid/lr=0.003/log.jsonl")).unwrap();
+    let flags = ["--preset", "tiny", "--width", "64", "--precision", "bf16", "--out", "grid"];
+    let table = place.run(&[&["grid", "lr=0.003"], &flags[..]].concat()).ok();
+    assert!(
+        table.contains("failed: the run in grid/lr=0.003 cannot be resumed with other"),
+        "{table}"
+    );
+    let csv = fs::read_to_string(place.path("grid/grid.csv")).unwrap();
+    for said in ["--width: 32, not 64", "--precision: 'f32', not 'bf16'"] {
+        assert!(csv.contains(said), "{csv}");
+    }
 }
 
 #[test]
 fn invalid_prompts_are_rejected() {
     let place = place_with_run();
-    let sample = |prompt| place.run(&["--out", "run", "--sample", prompt]);
+    let sample = |prompt| place.run(&["sample", "--out", "run", prompt]);
     sample("Où? 語").failed(USAGE, &["does not contain 'ù', '語'; it contains \"\\n !"]);
 }
 
@@ -233,8 +243,8 @@ fn damaged_checkpoints_are_rejected() {
         fs::write(&path, bytes).unwrap();
         let said: Vec<&str> =
             ["cannot load: run/checkpoint.safetensors"].iter().chain(said).copied().collect();
-        place.run(&["--resume", "--out", "run"]).failed(FAILED, &said);
-        place.run(&["--sample", "a", "--out", "run"]).failed(FAILED, &said);
+        place.run(&["resume", "--out", "run"]).failed(FAILED, &said);
+        place.run(&["sample", "a", "--out", "run"]).failed(FAILED, &said);
     };
     fails(b"", &["is no checkpoint"]);
     fails(b"no checkpoint at all, but a letter to a friend", &["is no checkpoint"]);
@@ -243,7 +253,7 @@ fn damaged_checkpoints_are_rejected() {
     flipped[whole.len() / 2] ^= 4;
     fails(&flipped, &["is damaged: its contents do not match its checksum"]);
     fs::write(&path, &whole).unwrap();
-    place.run(&["--resume", "--out", "run"]).ok();
+    place.run(&["resume", "--out", "run"]).ok();
 }
 
 #[test]
@@ -253,12 +263,12 @@ fn divergence_keeps_the_last_good_checkpoint() {
     let reasons =
         ["the loss is NaN", "the loss on held-out text is NaN", "is not finite", "are not finite"];
     for lr in ["1e20", "1e25", "1e30", "1e40"] {
-        let args = ["--preset", "tiny", "--steps", "50", "--lr", lr, "--out", lr];
+        let args = ["train", "--preset", "tiny", "--steps", "50", "--lr", lr, "--out", lr];
         let kept = format!("{lr}/checkpoint.safetensors still holds step 0");
         let ended = place.run(&args);
         assert!(reasons.iter().any(|why| ended.err.contains(why)), "{ended:?}");
         ended.failed(FAILED, &["stopped at step ", &kept, "try a --lr below"]);
-        let sample = place.run(&["--sample", "a", "--out", lr]).ok();
+        let sample = place.run(&["sample", "a", "--out", lr]).ok();
         assert_eq!(sample.chars().count(), 502);
     }
 }

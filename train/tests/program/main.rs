@@ -1,9 +1,11 @@
 //! Tests that run `retrograd` as a program, and tests of properties of all programs.
 
+mod commands;
 mod complete_run;
 mod continued;
 mod folder_gone;
 mod grid;
+mod hugging_face;
 mod invalid_usage;
 mod observe;
 mod page;

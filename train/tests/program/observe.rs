@@ -6,7 +6,11 @@ use std::fs;
 use std::process::Stdio;
 
 fn run(place: &Place, variable: Option<(&str, &str)>, folder: &str, flags: &[&str]) -> Ended {
-    let args = [&["--preset", "tiny", "--steps", "3", "--out", folder], flags].concat();
+    let recipe = ["train", "--preset", "tiny", "--steps", "3", "--out", folder];
+    let args = match flags {
+        ["resume", flags @ ..] => [&["resume", "--out", folder], flags].concat(),
+        flags => [&recipe, flags].concat(),
+    };
     let mut command = place.retrograd(&args);
     command.envs(variable);
     Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
@@ -46,8 +50,10 @@ fn steps_are_recorded_as_pages_and_the_run_is_the_same() {
 #[test]
 fn pages_of_modern_models_pass_their_tests() {
     let place = Place::new();
-    let flags =
-        ["--preset", "modern", "--steps", "1", "--layers", "2", "--width", "64", "--batch", "2"];
+    let flags = [
+        "train", "--preset", "modern", "--steps", "1", "--layers", "2", "--width", "64", "--batch",
+        "2",
+    ];
     let flags = [&flags[..], &["--xray", "0", "--xray-check", "1", "--out", "run"]].concat();
     let mut command = place.retrograd(&flags);
     Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()).ok();
@@ -74,9 +80,9 @@ fn steps_that_do_not_come_are_said() {
         .failed(2, &["999", "has taken 0, and ends after 3"]);
     assert!(!place.path("new").exists());
     run(&place, None, "run", &[]).ok();
-    let resumed = run(&place, None, "run", &["--resume", "--xray", "1"]);
+    let resumed = run(&place, None, "run", &["resume", "--xray", "1"]);
     resumed.failed(2, &["has taken 3, and ends after 3"]);
-    run(&place, None, "run", &["--resume", "--attention-page", "page.html"]).ok();
+    run(&place, None, "run", &["resume", "--attention-page", "page.html"]).ok();
     assert!(place.path("page.html").exists());
     let diverged = run(&place, None, "diverged", &["--lr", "1e30", "--xray", "0,3"]);
     assert!(diverged.err.contains("No X-ray of step 3: the run has ended after "), "{diverged:?}");
@@ -188,10 +194,7 @@ fn a_variable_finds_the_first_value_that_is_not_finite() {
     let ended = run(&place, Some(searched), "infinite", &["--lr", "1e38"]);
     assert!(ended.err.contains("RETROGRAD_NONFINITE: the first "), "{ended:?}");
     // With the module, and the line of the program.
-    assert!(
-        ended.err.contains(" in transformer.") && ended.err.contains(") at examples/"),
-        "{ended:?}"
-    );
+    assert!(ended.err.contains(" in transformer.") && ended.err.contains(") at nn/"), "{ended:?}");
     assert_ne!(ended.code, Some(0));
     let ended = run(&place, Some(("RETROGRAD_NONFINITE", "yes")), "invalid", &[]);
     assert!(ended.err.contains("\"yes\" is neither 0 nor 1; nothing is searched"), "{ended:?}");

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 
-const TINY: [&str; 7] = ["--preset", "tiny", "--quiet", "--eval-every", "10", "--dropout", "0.1"];
+const TINY: &[&str] =
+    &["train", "--preset", "tiny", "--quiet", "--eval-every", "10", "--dropout", "0.1"];
 
 fn train(place: &Place, folder: &str, more: &[&str]) {
-    place.run(&[&TINY[..], &["--out", folder], more].concat()).ok();
+    place.run(&[TINY, &["--out", folder], more].concat()).ok();
 }
 
 /// The data in a page.
@@ -136,7 +137,7 @@ fn the_page_changes_no_bit_of_training() {
 fn a_killed_run_leaves_a_page_that_a_resumed_run_continues() {
     use crate::program::{Ended, wait_until};
     let place = Place::new();
-    let args = |more: &[&'static str]| [&RECIPE[..], more].concat();
+    let args = |more: &[&'static str]| [RECIPE, more].concat();
     place.run(&args(&["--out", "whole", "--quiet"])).ok();
     let mut child = place.start(&args(&["--out", "run", "--threads", "1"]));
     let html = place.path("run/run.html");
@@ -147,7 +148,7 @@ fn a_killed_run_leaves_a_page_that_a_resumed_run_continues() {
     assert_eq!(killed["status"]["state"], "running");
     assert!(killed["written"].as_f64().unwrap() > 1.7e12);
     // A run that has not ended can be compared, too.
-    place.run(&["--compare", "run", "whole", "--out", "both.html"]).ok();
+    place.run(&["compare", "run", "whole", "--out", "both.html"]).ok();
     let both = data(place.path("both.html"));
     let states: Vec<&Value> =
         both["runs"].as_array().unwrap().iter().map(|run| &run["status"]["state"]).collect();
@@ -158,7 +159,7 @@ fn a_killed_run_leaves_a_page_that_a_resumed_run_continues() {
     let path = place.path("run/looks.jsonl");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, format!("{text}{{\"dream\":{{\"step\":1}}}}\n{{\"look\":{{\"st")).unwrap();
-    let ended = place.run(&["--resume", "--eval-every", "25", "--out", "run"]);
+    let ended = place.run(&["resume", "--eval-every", "25", "--out", "run"]);
     assert!(ended.err.contains("looks.jsonl: 1 unreadable lines were left out"), "{ended:?}");
     Ended::ok(ended);
     let (whole, run) = (page(&place, "whole"), page(&place, "run"));
@@ -189,6 +190,7 @@ fn an_interrupted_run_says_so_on_its_page() {
     use std::process::Command;
     let place = Place::new();
     let mut child = place.start(&[
+        "train",
         "--preset",
         "tiny",
         "--steps",
@@ -204,7 +206,7 @@ fn an_interrupted_run_says_so_on_its_page() {
     Ended::of(child).failed(130, &["Stopped after step "]);
     let page = page(&place, "run");
     assert_eq!(page["status"]["state"], "interrupted");
-    assert!(page["status"]["text"].as_str().unwrap().contains("--resume --out run"));
+    assert!(page["status"]["text"].as_str().unwrap().contains("resume --out run"));
     assert!(place.path("run/best.safetensors").exists());
     // Every step is there that is in the log.
     let steps = lines(&place, "run").filter(|line| line.contains("\"lr\"")).count();
@@ -214,7 +216,7 @@ fn an_interrupted_run_says_so_on_its_page() {
 #[test]
 fn a_run_that_diverged_says_so_on_its_page() {
     let place = Place::new();
-    let args = [&TINY[..], &["--out", "run", "--steps", "50", "--lr", "1e30"]].concat();
+    let args = [TINY, &["--out", "run", "--steps", "50", "--lr", "1e30"]].concat();
     place.run(&args).failed(1, &["stopped at step "]);
     let page = page(&place, "run");
     assert_eq!(page["status"]["state"], "failed");
@@ -230,7 +232,7 @@ fn a_page_that_cannot_be_written_does_not_end_the_run() {
     let place = Place::new();
     for file in ["run.html", "looks.jsonl"] {
         fs::create_dir_all(place.path("run").join(file)).unwrap();
-        let ended = place.run(&[&TINY[..], &["--out", "run", "--steps", "20"]].concat());
+        let ended = place.run(&[TINY, &["--out", "run", "--steps", "20"]].concat());
         assert_eq!(ended.err.matches("warning: cannot write ").count(), 1, "{ended:?}");
         assert!(ended.err.contains("Training goes on without it"), "{ended:?}");
         ended.ok();
@@ -255,8 +257,7 @@ fn runs_are_compared() {
         .unwrap()
         .replace("\"recipe\":{", "\"recipe\":{\"moe\":{\"experts\":8},");
     fs::write(&path, format!("{text}{{\"dream\":1}}\n")).unwrap();
-    let ended =
-        place.run(&["--compare", "a", "b", "old", "empty", "missing", "--out", "both.html"]);
+    let ended = place.run(&["compare", "a", "b", "old", "empty", "missing", "--out", "both.html"]);
     let notes = [
         "b: 2 damaged lines of log.jsonl",
         "a: 1 unreadable lines of looks.jsonl",
@@ -292,19 +293,19 @@ fn runs_are_compared() {
     // Two logs in one file.
     let path = place.path("b/log.jsonl");
     fs::write(&path, format!("{log}{log}")).unwrap();
-    let ended = place.run(&["--compare", "b", "--out", "one.html"]);
+    let ended = place.run(&["compare", "b", "--out", "one.html"]);
     assert!(ended.err.contains("b: 20 lines of log.jsonl are left out"), "{ended:?}");
     let one = data(place.path("one.html"));
     let steps = numbers(&one["runs"][0]["series"]["step"]);
     assert_eq!(steps, (1..=20).map(f64::from).collect::<Vec<_>>());
 
     place
-        .run(&["--compare", "empty"])
+        .run(&["compare", "empty"])
         .failed(1, &["none of these folders has a log that can be read"]);
     place
-        .run(&["--compare", "a", "--out", "empty"])
+        .run(&["compare", "a", "--out", "empty"])
         .failed(1, &["empty is a folder; --out is the file"]);
-    place.run(&["--compare", "a", "--steps", "3"]).failed(2, &["cannot be used with"]);
+    place.run(&["compare", "a", "--steps", "3"]).failed(2, &["unexpected argument"]);
 }
 
 /// The pages in a browser, if there is one.
@@ -313,7 +314,7 @@ fn pages_of_runs_pass_their_tests() {
     let place = Place::new();
     train(&place, "a", &["--steps", "60"]);
     train(&place, "b", &["--steps", "40", "--attention", "linear"]);
-    place.run(&["--compare", "a", "b", "--out", "both.html"]).ok();
+    place.run(&["compare", "a", "b", "--out", "both.html"]).ok();
     for file in ["a/run.html", "b/run.html", "both.html"] {
         retrograd_support::browser::check_page(&place.path(file));
     }

@@ -1,36 +1,24 @@
-//! Closed and full output of the examples, and invalid environments.
+//! Closed and full output, and invalid environments.
 #![cfg(unix)]
 
 use crate::program::{Ended, Place};
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-/// An example, flags that make it quick, and the files that it writes to the folder `o`.
-type Example = (&'static str, &'static [&'static str], &'static [&'static str]);
+/// A command, and the files that it writes to the folder `o`.
+type Case = (&'static [&'static str], &'static [&'static str]);
 
-const EXAMPLES: [Example; 6] = [
-    ("scalar", &[], &[]),
-    ("tensors", &[], &[]),
-    ("gradients", &[], &[]),
-    ("microgpt", &["--steps", "1", "--samples", "1"], &[]),
-    ("attention", &["--steps", "1", "--out", "o"], &["pronoun.html", "dates.html"]),
+const COMMANDS: [Case; 2] = [
     (
-        "retrograd",
-        &["--preset", "tiny", "--steps", "2", "--out", "o"],
+        &["train", "--preset", "tiny", "--steps", "2", "--out", "o"],
         &["checkpoint.safetensors", "log.jsonl", "run.html"],
     ),
+    (&["arena", "--steps", "1", "--only", "causal", "--out", "o"], &["table.md", "table.csv"]),
 ];
 
-fn command(place: &Place, name: &str, args: &[&str]) -> Command {
-    match name {
-        "retrograd" => place.retrograd(args),
-        name => place.example(name, args),
-    }
-}
-
-fn wrote_all_files(place: &Place, (name, _, files): Example) {
+fn wrote_all_files(place: &Place, (args, files): Case) {
     for file in files {
-        assert!(place.path("o").join(file).exists(), "{name} has not written {file}");
+        assert!(place.path("o").join(file).exists(), "{args:?} has not written {file}");
     }
 }
 
@@ -44,52 +32,51 @@ fn run(command: &mut Command) -> Ended {
 
 #[test]
 fn a_closed_pipe_does_not_end_the_run() {
-    for example in EXAMPLES {
+    for case in COMMANDS {
         let place = Place::new();
-        let ended = run(command(&place, example.0, example.1).stdout(Stdio::piped()));
-        assert!(!ended.err.contains("error"), "{example:?}: {ended:?}");
+        let ended = run(place.retrograd(case.0).stdout(Stdio::piped()));
+        assert!(!ended.err.contains("error"), "{case:?}: {ended:?}");
         ended.ok();
-        wrote_all_files(&place, example);
+        wrote_all_files(&place, case);
     }
 }
 
 #[test]
 fn samples_end_when_the_pipe_is_closed() {
     let place = Place::new();
-    place.run(&["--preset", "tiny", "--steps", "2", "--out", "o", "--quiet"]).ok();
-    let endless = ["--out", "o", "--sample", "The", "--tokens", "100000000"];
+    place.run(&["train", "--preset", "tiny", "--steps", "2", "--out", "o", "--quiet"]).ok();
+    let endless = ["sample", "--out", "o", "The", "--tokens", "100000000"];
     run(place.retrograd(&endless).stdout(Stdio::piped())).ok();
 }
 
 #[test]
 fn a_closed_standard_error_does_not_end_the_run() {
     let place = Place::new();
-    let (name, args, _) = EXAMPLES[5];
+    let (args, _) = COMMANDS[0];
     let mut child =
-        command(&place, name, args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        place.retrograd(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stderr.take());
     assert!(child.wait().unwrap().success());
-    wrote_all_files(&place, EXAMPLES[5]);
+    wrote_all_files(&place, COMMANDS[0]);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_reported_and_the_run_completes() {
-    for example in EXAMPLES {
+    for case in COMMANDS {
         let place = Place::new();
         let full = File::options().write(true).open("/dev/full").unwrap();
-        run(command(&place, example.0, example.1).stdout(full))
+        run(place.retrograd(case.0).stdout(full))
             .failed(1, &["error: cannot write to standard output: No space left"]);
-        wrote_all_files(&place, example);
+        wrote_all_files(&place, case);
     }
 }
 
 #[test]
 fn an_unknown_instruction_set_is_an_error_at_the_start() {
-    // `scalar` does not use the library.
-    for (name, args, _) in &EXAMPLES[1..] {
+    for (args, _) in COMMANDS {
         let place = Place::new();
-        run(command(&place, name, args).env("RETROGRAD_SIMD", "fast").stdout(Stdio::piped()))
+        run(place.retrograd(args).env("RETROGRAD_SIMD", "fast").stdout(Stdio::piped()))
             .failed(2, &["error: RETROGRAD_SIMD=fast is not a SIMD level (one of: scalar, "]);
         assert!(!place.path("o").exists());
     }
@@ -99,9 +86,9 @@ fn an_unknown_instruction_set_is_an_error_at_the_start() {
 #[test]
 fn a_model_larger_than_memory_is_an_error() {
     let large = [
-        ["--preset", "tiny", "--width", "16384", "--layers", "64"],
-        ["--preset", "tiny", "--width", "16384", "--layers", "1"],
-        ["--preset", "tiny", "--context", "30000", "--batch", "65536"],
+        ["train", "--preset", "tiny", "--width", "16384", "--layers", "64"],
+        ["train", "--preset", "tiny", "--width", "16384", "--layers", "1"],
+        ["train", "--preset", "tiny", "--context", "30000", "--batch", "65536"],
     ];
     for args in large {
         let place = Place::new();
@@ -125,15 +112,15 @@ fn limited(command: Command, place: &Place, kilobytes: usize) -> Ended {
 #[test]
 fn too_little_memory_for_the_program_is_an_error_at_the_start() {
     let said = ["error: no memory for the ", " MB that a program with ", "`ulimit -v` shows"];
-    for (name, args, _) in &EXAMPLES[1..] {
+    for (args, _) in COMMANDS {
         let place = Place::new();
-        limited(command(&place, name, args), &place, 30_000).failed(1, &said);
+        limited(place.retrograd(args), &place, 30_000).failed(1, &said);
     }
-    let threads = ["--preset", "tiny", "--threads", "64"];
+    let threads = ["train", "--preset", "tiny", "--threads", "64"];
     for (kilobytes, args) in [
-        (20_000, &threads[..2]),
-        (60_000, &threads[..2]),
-        (90_000, &threads[..2]),
+        (20_000, &threads[..3]),
+        (60_000, &threads[..3]),
+        (90_000, &threads[..3]),
         (200_000, &threads),
     ] {
         let place = Place::new();

@@ -10,9 +10,20 @@ use std::process::Child;
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
-pub const RECIPE: [&str; 10] =
-    ["--preset", "tiny", "--steps", "400", "--dropout", "0.1", "--seed", "7", "--eval-every", "25"];
-pub const RESUME: [&str; 3] = ["--resume", "--eval-every", "25"];
+pub const RECIPE: &[&str] = &[
+    "train",
+    "--preset",
+    "tiny",
+    "--steps",
+    "400",
+    "--dropout",
+    "0.1",
+    "--seed",
+    "7",
+    "--eval-every",
+    "25",
+];
+pub const RESUME: &[&str] = &["resume", "--eval-every", "25"];
 
 /// The files of a run, without times.
 pub struct Remains {
@@ -44,21 +55,21 @@ pub fn lines(place: &Place, folder: &str) -> impl Iterator<Item = String> {
 /// An uninterrupted run, on 2 threads.
 static WHOLE: LazyLock<Remains> = LazyLock::new(|| {
     let place = Place::new();
-    place.run(&[&RECIPE[..], &["--threads", "2"]].concat()).ok();
+    place.run(&[RECIPE, &["--threads", "2"]].concat()).ok();
     remains(&place, FOLDER)
 });
 
 /// The default folder.
-pub const FOLDER: &str = "out/next_token";
+pub const FOLDER: &str = "out/run";
 
 pub fn start(place: &Place, resume: bool, threads: &str) -> Child {
-    let args: &[&str] = if resume { &RESUME } else { &RECIPE };
+    let args: &[&str] = if resume { RESUME } else { RECIPE };
     place.start(&[args, &["--threads", threads]].concat())
 }
 
 /// Waits until a run has been saved and its log has this many lines.
 pub fn wait_for_lines(place: &Place, child: &mut Child, count: usize) {
-    let saved = place.path("out/next_token/checkpoint.safetensors");
+    let saved = place.path("out/run/checkpoint.safetensors");
     wait_until(child, || saved.exists() && lines(place, FOLDER).count() >= count);
 }
 
@@ -91,13 +102,13 @@ fn a_run_killed_at_random_times_resumes_bit_for_bit() {
         // SIGKILL, which cannot be handled.
         child.kill().unwrap();
         child.wait().unwrap();
-        let path = place.path("out/next_token/checkpoint.safetensors");
+        let path = place.path("out/run/checkpoint.safetensors");
         Checkpoint::load(&path).expect("what was saved still loads");
         count = lines(&place, FOLDER).count() / 26 * 26;
     }
     Ended::of(start(&place, true, "3")).ok();
     assert_same(&remains(&place, FOLDER));
-    let left: Vec<_> = fs::read_dir(place.path("out/next_token")).unwrap().flatten().collect();
+    let left: Vec<_> = fs::read_dir(place.path("out/run")).unwrap().flatten().collect();
     let temporary = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".tmp");
     assert!(!left.iter().any(temporary), "{left:?}");
 }
@@ -105,22 +116,22 @@ fn a_run_killed_at_random_times_resumes_bit_for_bit() {
 #[test]
 fn a_run_that_is_complete_can_be_resumed() {
     let place = Place::new();
-    place.run(&[&RECIPE[..], &["--threads", "3"]].concat()).ok();
+    place.run(&[RECIPE, &["--threads", "3"]].concat()).ok();
     assert_same(&remains(&place, FOLDER));
-    place.run(&["--resume"]).ok();
+    place.run(&["resume"]).ok();
     assert_same(&remains(&place, FOLDER));
 }
 
 #[test]
 fn sampling_does_not_load_the_optimiser() {
     let place = Place::new();
-    place.run(&[&RECIPE[..], &["--threads", "1"]].concat()).ok();
-    let sample = ["--sample", "Once", "--tokens", "20", "--seed", "3"];
+    place.run(&[RECIPE, &["--threads", "1"]].concat()).ok();
+    let sample = ["sample", "Once", "--tokens", "20", "--seed", "3"];
     let with_all = place.run(&sample).ok();
-    let path = place.path("out/next_token/checkpoint.safetensors");
+    let path = place.path("out/run/checkpoint.safetensors");
     let mut file = Checkpoint::load(&path).unwrap();
     file.tensors.retain(|name, _| name.starts_with("model."));
     file.save(&path).unwrap();
     assert_eq!(place.run(&sample).ok(), with_all);
-    place.run(&["--resume"]).failed(1, &["cannot load", "missing: m."]);
+    place.run(&["resume"]).failed(1, &["cannot load", "missing: m."]);
 }

@@ -1,4 +1,4 @@
-//! The prediction of `--scaling`.
+//! The prediction of `scaling`.
 
 use super::program::Place;
 
@@ -12,8 +12,7 @@ fn table(text: &str, heading: &str) -> Vec<Vec<f64>> {
 #[test]
 fn scaling_predicts_the_step_for_more_cores_and_writes_nothing() {
     let place = Place::new();
-    let text =
-        place.run(&["--preset", "tiny", "--batch", "32", "--threads", "2", "--scaling"]).ok();
+    let text = place.run(&["scaling", "--preset", "tiny", "--batch", "32", "--threads", "2"]).ok();
     let predicted = table(&text, "cores ");
     let cores: Vec<f64> = predicted.iter().map(|row| row[0]).collect();
     assert_eq!(cores, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0], "{text}");
@@ -32,7 +31,5 @@ fn scaling_predicts_the_step_for_more_cores_and_writes_nothing() {
 #[test]
 fn scaling_excludes_flags_of_runs() {
     let place = Place::new();
-    for flags in [["--scaling", "--resume"], ["--scaling", "--evaluate"]] {
-        place.run(&flags).failed(2, &["cannot be used with"]);
-    }
+    place.run(&["scaling", "--out", "run"]).failed(2, &["unexpected argument '--out'"]);
 }

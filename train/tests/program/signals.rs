@@ -35,10 +35,10 @@ fn each_signal_has_its_exit_code_after_saving() {
         wait_for_lines(&place, &mut child, 40);
         send(&child, signals);
         let ended = Ended::of(child);
-        let path = place.path("out/next_token/checkpoint.safetensors");
+        let path = place.path("out/run/checkpoint.safetensors");
         let step: u64 = Checkpoint::load(&path).unwrap().read_note("step").unwrap();
-        let words = format!("Stopped after step {step} of 400, saved in out/next_token.");
-        ended.failed(code, &[&words, "--resume"]);
+        let words = format!("Stopped after step {step} of 400, saved in out/run.");
+        ended.failed(code, &[&words, " resume --out"]);
         if signals == ["INT"] {
             Ended::of(start(&place, true, "2")).ok();
             assert_same(&remains(&place, FOLDER));
@@ -50,7 +50,7 @@ fn each_signal_has_its_exit_code_after_saving() {
 fn a_second_ctrl_c_ends_the_run_at_once() {
     let place = Place::new();
     // Steps that take long enough for two signals to arrive during one.
-    let args = ["--layers", "2", "--context", "256", "--batch", "64", "--threads", "1"];
+    let args = ["train", "--layers", "2", "--context", "256", "--batch", "64", "--threads", "1"];
     let mut child = place.start(&args);
     wait_for_lines(&place, &mut child, 1);
     // Two signals are delivered as one if the program does not run between them.
@@ -66,7 +66,8 @@ fn a_second_ctrl_c_ends_the_run_at_once() {
 #[test]
 fn a_signal_ends_a_long_sample_after_training() {
     let place = Place::new();
-    let args = ["--preset", "tiny", "--steps", "2", "--tokens", "100000000", "--out", "run"];
+    let args =
+        ["train", "--preset", "tiny", "--steps", "2", "--tokens", "100000000", "--out", "run"];
     let mut command = place.retrograd(&args);
     // The sample is not needed.
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -82,7 +83,7 @@ fn a_signal_ends_a_long_sample_after_training() {
 #[test]
 fn an_ignored_hangup_stays_ignored() {
     let place = Place::new();
-    let example = place.retrograd(&RECIPE);
+    let example = place.retrograd(RECIPE);
     // Ignores SIGHUP, as `nohup` does.
     let mut ignoring = Command::new("sh");
     ignoring.args(["-c", r#"trap "" HUP; exec "$0" "$@""#]).arg(example.get_program());

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 const FAILED: i32 = 1;
-const SHORT: [&str; 5] = ["--preset", "tiny", "--steps", "3", "--quiet"];
+const SHORT: &[&str] = &["train", "--preset", "tiny", "--steps", "3", "--quiet"];
 
 fn make_pipe(place: &Place, name: &str) {
     assert!(Command::new("mkfifo").arg(place.path(name)).status().unwrap().success());
@@ -32,8 +32,8 @@ fn remove(place: &Place, name: &str) {
 #[test]
 fn special_files_in_the_folder_of_a_run_are_errors() {
     let place = Place::new();
-    place.run(&[&SHORT[..], &["--out", "run"]].concat()).ok();
-    let resume = || place.run(&["--resume", "--out", "run", "--quiet"]);
+    place.run(&[SHORT, &["--out", "run"]].concat()).ok();
+    let resume = || place.run(&["resume", "--out", "run", "--quiet"]);
     let files = [
         ("log.jsonl", "cannot read run/log.jsonl: "),
         ("checkpoint.safetensors", "cannot load: run/checkpoint.safetensors: "),
@@ -47,7 +47,7 @@ fn special_files_in_the_folder_of_a_run_are_errors() {
             let why = if kind == "folder" { "Is a directory" } else { "it is not a regular file" };
             resume().failed(FAILED, &[&format!("{tried}{why}")]);
             if file == "checkpoint.safetensors" {
-                place.run(&["--sample", "a", "--out", "run"]).failed(FAILED, &[tried, why]);
+                place.run(&["sample", "a", "--out", "run"]).failed(FAILED, &[tried, why]);
             }
             remove(&place, &name);
         }
@@ -64,7 +64,7 @@ fn special_files_in_the_folder_of_a_new_run_are_errors() {
             fs::create_dir(place.path("new")).unwrap();
             put(&place, &format!("new/{file}"), kind);
             place
-                .run(&[&SHORT[..], &["--out", "new"]].concat())
+                .run(&[SHORT, &["--out", "new"]].concat())
                 .failed(FAILED, &[tried, "it is not a regular file"]);
             fs::remove_dir_all(place.path("new")).unwrap();
         }
@@ -75,10 +75,12 @@ fn special_files_in_the_folder_of_a_new_run_are_errors() {
 fn a_pipe_as_the_folder_is_an_error() {
     let place = Place::new();
     make_pipe(&place, "pipe");
-    place.run(&["--out", "pipe"]).failed(FAILED, &["cannot make the folder pipe: File exists"]);
-    for more in [["--resume", "--quiet"], ["--sample", "a"]] {
+    place
+        .run(&["train", "--out", "pipe"])
+        .failed(FAILED, &["cannot make the folder pipe: File exists"]);
+    for more in [["resume", "--quiet"], ["sample", "a"]] {
         place
-            .run(&[&["--out", "pipe"], &more[..]].concat())
+            .run(&[&more[..], &["--out", "pipe"]].concat())
             .failed(FAILED, &["there is no run in pipe: it is no folder"]);
     }
 }
@@ -86,14 +88,14 @@ fn a_pipe_as_the_folder_is_an_error() {
 #[test]
 fn a_text_may_be_a_pipe_but_not_a_device() {
     let place = Place::new();
-    let learn = |data| [&SHORT[..], &["--out", "run", "--data", data]].concat();
+    let learn = |data| [SHORT, &["--out", "run", "--data", data]].concat();
     for device in ["/dev/zero", "/dev/null"] {
         let said = format!("cannot read {device}: it is not a regular file");
         place.run(&learn(device)).failed(FAILED, &[&said]);
     }
     for kind in ["pipe", "/dev/zero"] {
         put(&place, "tokenizer.json", kind);
-        let tokenizer = [&SHORT[..], &["--tokenizer", "tokenizer.json"]].concat();
+        let tokenizer = [SHORT, &["--tokenizer", "tokenizer.json"]].concat();
         place.run(&tokenizer).failed(FAILED, &["tokenizer.json: it is not a regular file"]);
         remove(&place, "tokenizer.json");
     }
@@ -103,10 +105,10 @@ fn a_text_may_be_a_pipe_but_not_a_device() {
     let (child, text) = (place.start(&learn("pipe")), "word ".repeat(200));
     fs::write(place.path("pipe"), &text).unwrap();
     let ended = Ended::of(child);
-    let said = "note: pipe is a pipe: reading to its end. To --resume, save the text in a file and \
+    let said = "note: pipe is a pipe: reading to its end. To resume the run, save the text in a file and \
                 pass it by --data";
     assert!(ended.err.contains(said), "{ended:?}");
     ended.ok();
     place.write("text", text);
-    place.run(&["--resume", "--out", "run", "--data", "text"]).ok();
+    place.run(&["resume", "--out", "run", "--data", "text"]).ok();
 }

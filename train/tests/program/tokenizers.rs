@@ -7,8 +7,8 @@ use retrograd::nn::text::Tokenizer;
 use serde_json::Value;
 use std::fs;
 
-const SHORT: [&str; 9] =
-    ["--preset", "tiny", "--steps", "20", "--context", "16", "--tokens", "30", "--out"];
+const SHORT: &[&str] =
+    &["train", "--preset", "tiny", "--steps", "20", "--context", "16", "--tokens", "30", "--out"];
 
 /// The last line of a log.
 fn done(place: &Place, folder: &str) -> Value {
@@ -25,7 +25,7 @@ fn a_byte_model_trains_resumes_and_prints_whole_characters() {
     let place = Place::new();
     place.write("text", "naïve façade, 語 and Ädäm. ".repeat(60));
     let args = ["--data", "text", "--tokenizer", "byte"];
-    let ended = place.run(&[&SHORT[..], &["run"], &args].concat());
+    let ended = place.run(&[SHORT, &["run"], &args].concat());
     assert!(ended.err.contains("tokens of 256 different ones (byte)"), "{ended:?}");
     ended.ok();
     let file = Checkpoint::load(&place.path("run/checkpoint.safetensors")).unwrap();
@@ -35,13 +35,10 @@ fn a_byte_model_trains_resumes_and_prints_whole_characters() {
     let bits = number(&first, "val_loss") / 2f64.ln();
     assert!((number(&first, "bits_per_byte") - bits).abs() < 1e-9);
     // Invalid UTF-8 is printed as such, and the prompt has characters that no text needs to have.
-    let sample = ["--sample", "Où 語", "--tokens", "50"];
-    assert!(place.run(&[&folder[..], &sample].concat()).ok().starts_with("Où 語"));
-    place.run(&[&folder[..], &["--resume"]].concat()).ok();
+    let sample = ["sample", "Où 語", "--tokens", "50"];
+    assert!(place.run(&[&sample[..], &folder].concat()).ok().starts_with("Où 語"));
+    place.run(&[&["resume"], &folder[..]].concat()).ok();
     assert_eq!(number(&done(&place, "run"), "val_loss"), number(&first, "val_loss"));
-    place
-        .run(&[&folder[..], &["--resume", "--tokenizer", "char"]].concat())
-        .failed(USAGE, &["--tokenizer: \"byte\", not \"char\""]);
 }
 
 #[test]
@@ -50,8 +47,8 @@ fn tokenizers_have_the_same_held_out_bytes() {
     place.write("text", "Ein Bär aß süße Äpfel. ".repeat(80));
     let bytes = |tokenizer: &str| {
         let args = ["--data", "text", "--quiet", "--tokenizer", tokenizer];
-        place.run(&[&SHORT[..], &[tokenizer], &args].concat()).ok();
-        let out = place.run(&["--out", tokenizer, "--evaluate"]).ok();
+        place.run(&[SHORT, &[tokenizer], &args].concat()).ok();
+        let out = place.run(&["evaluate", "--out", tokenizer]).ok();
         let (_, rest) = out.split_once(" held-out tokens (").unwrap();
         rest.split_once(" bytes").unwrap().0.replace(',', "").parse::<usize>().unwrap()
     };
@@ -69,18 +66,21 @@ fn a_folder_is_a_text_of_several_documents() {
         place.write(&format!("texts/{name}"), word.repeat(100));
     }
     let args = ["--data", "texts"];
-    let ended = place.run(&[&SHORT[..], &["run"], &args].concat());
-    assert!(ended.err.contains("3 documents, 1,900 characters, 12 different"), "{ended:?}");
+    let ended = place.run(&[SHORT, &["run"], &args].concat());
+    assert!(
+        ended.err.contains("3 documents, 1,902 tokens of 13 different ones (char)"),
+        "{ended:?}"
+    );
     ended.ok();
     let tokenizer = Tokenizer::load(&place.path("run/tokenizer.json")).unwrap();
     assert_eq!(tokenizer.separator(), Some(12));
-    place.run(&["--resume", "--out", "run"]).ok();
+    place.run(&["resume", "--out", "run"]).ok();
     // Another name is another order, and so another text.
     fs::rename(place.path("texts/a.txt"), place.path("texts/z.txt")).unwrap();
-    place.run(&["--resume", "--out", "run"]).failed(1, &["differs from the one in", "texts"]);
+    place.run(&["resume", "--out", "run"]).failed(1, &["differs from the one in", "texts"]);
     place.write("texts/bad", b"caf\xe9");
     place
-        .run(&["--data", "texts"])
+        .run(&["train", "--data", "texts"])
         .failed(1, &["texts/bad: not UTF-8: byte 3 (0xe9) begins no character"]);
 }
 
@@ -89,14 +89,14 @@ fn a_tokenizer_may_be_that_of_another_run() {
     let place = Place::new();
     place.write("one", "abcdefg hijk lmnop. ".repeat(50));
     place.write("other", "a fig, a kiln. ".replace(',', "").repeat(50));
-    place.run(&[&SHORT[..], &["one.run", "--data", "one", "--quiet"]].concat()).ok();
+    place.run(&[SHORT, &["one.run", "--data", "one", "--quiet"]].concat()).ok();
     let args = ["--data", "other", "--tokenizer", "one.run/tokenizer.json"];
-    place.run(&[&SHORT[..], &["other.run"], &args].concat()).ok();
+    place.run(&[SHORT, &["other.run"], &args].concat()).ok();
     let [one, other] = ["one.run", "other.run"]
         .map(|run| fs::read_to_string(place.path(run).join("tokenizer.json")).unwrap());
     assert_eq!(one, other);
     place.write("more", "a quiz? ".repeat(50));
-    let args = ["--data", "more", "--tokenizer", "one.run/tokenizer.json"];
+    let args = ["train", "--data", "more", "--tokenizer", "one.run/tokenizer.json"];
     place
         .run(&args)
         .failed(1, &["the vocabulary does not contain '?', 'q', 'u', 'z'; it contains"]);
@@ -106,7 +106,7 @@ fn a_tokenizer_may_be_that_of_another_run() {
 fn invalid_tokenizers_are_errors() {
     let place = Place::new();
     place.write("list.json", "[1, 2]");
-    let run = |name: &str| place.run(&["--preset", "tiny", "--tokenizer", name]);
+    let run = |name: &str| place.run(&["train", "--preset", "tiny", "--tokenizer", name]);
     run("").failed(USAGE, &["one of char, byte, bpe:N"]);
     run("bpe").failed(USAGE, &["bpe needs a number of tokens, as in bpe:512"]);
     run("bpe:many").failed(USAGE, &["\"many\" is no number of tokens"]);
@@ -122,41 +122,41 @@ fn bpe_without_its_feature_is_an_error_that_names_it() {
     let place = Place::new();
     let said = [
         "needs the cargo feature `tokenizers`, and this build is without it. Build it with:",
-        "cargo run --release --features tokenizers --example next_token -- ..",
+        "cargo install --path train --features tokenizers",
     ];
-    place.run(&["--tokenizer", "bpe:512"]).failed(USAGE, &said);
+    place.run(&["train", "--tokenizer", "bpe:512"]).failed(USAGE, &said);
     place.write("tokenizer.json", r#"{"version":"1.0","model":{"type":"BPE"}}"#);
-    place.run(&["--tokenizer", "tokenizer.json"]).failed(USAGE, &said);
+    place.run(&["train", "--tokenizer", "tokenizer.json"]).failed(USAGE, &said);
     // A run of a build with the feature.
-    place.run(&[&SHORT[..], &["run", "--quiet"]].concat()).ok();
+    place.run(&[SHORT, &["run", "--quiet"]].concat()).ok();
     let path = place.path("run/checkpoint.safetensors");
     let mut file = Checkpoint::load(&path).unwrap();
     file.note("tokenizer", &serde_json::json!({"version": "1.0", "model": {"type": "BPE"}}));
     file.save(&path).unwrap();
-    place.run(&["--out", "run", "--sample", "a"]).failed(1, &said);
+    place.run(&["sample", "--out", "run", "a"]).failed(1, &said);
 }
 
 #[cfg(feature = "tokenizers")]
 #[test]
 fn a_bpe_model_trains_resumes_samples_and_starts_others() {
     let place = Place::new();
-    let ended = place.run(&[&SHORT[..], &["run", "--tokenizer", "bpe:300"]].concat());
+    let ended = place.run(&[SHORT, &["run", "--tokenizer", "bpe:300"]].concat());
     assert!(ended.err.contains("tokens of 300 different ones (bpe:300)"), "{ended:?}");
     ended.ok();
     let (first, folder) = (done(&place, "run"), ["--out", "run"]);
     // A token is more than a byte, so a nat per token is less per byte.
     assert!(number(&first, "bits_per_byte") < 0.8 * number(&first, "val_loss") / 2f64.ln());
-    let sample = [&folder[..], &["--sample", "The naïve 語", "--tokens", "20"]].concat();
+    let sample = [&["sample", "The naïve 語", "--tokens", "20"], &folder[..]].concat();
     assert!(place.run(&sample).ok().starts_with("The naïve 語"));
-    place.run(&[&folder[..], &["--resume"]].concat()).ok();
+    place.run(&[&["resume"], &folder[..]].concat()).ok();
     assert_eq!(number(&done(&place, "run"), "val_loss"), number(&first, "val_loss"));
     // The same tokens by the file, and other steps.
     let file = ["--tokenizer", "run/tokenizer.json", "--quiet"];
-    place.run(&[&SHORT[..], &["again"], &file].concat()).ok();
+    place.run(&[SHORT, &["again"], &file].concat()).ok();
     assert_eq!(number(&done(&place, "again"), "val_loss"), number(&first, "val_loss"));
-    let tuned = ["--init-from", "run", "--steps", "2", "--out", "tuned", "--quiet"];
+    let tuned = ["train", "--init-from", "run", "--steps", "2", "--out", "tuned", "--quiet"];
     place.run(&[&tuned[..], &file[..2]].concat()).ok();
-    let other = ["--init-from", "run", "--tokenizer", "bpe:290", "--out", "no"];
+    let other = ["train", "--init-from", "run", "--tokenizer", "bpe:290", "--out", "no"];
     place.run(&other).failed(USAGE, &["--tokenizer is not that of run: bpe:300 with 300 tokens"]);
     assert!(fs::read_to_string(place.path("run/run.html")).unwrap().ends_with("</html>\n"));
 }
@@ -181,11 +181,11 @@ fn samples_follow_the_prompt_and_lost_text_has_no_bits_per_byte() {
     place.write("the.json", words(&["[UNK]", "the"]));
     let learn = |out: &str, data: &str| {
         let args = ["--data", data, "--tokenizer", "the.json", "--out", out];
-        place.run(&[&SHORT[..7], &["8"], &args].concat())
+        place.run(&[&SHORT[..8], &["8"], &args].concat())
     };
     place.write("the", "the ".repeat(400).trim_end());
     learn("run", "the").ok();
-    let sample = ["--out", "run", "--sample", "the the", "--tokens", "2", "--temperature", "0"];
+    let sample = ["sample", "--out", "run", "the the", "--tokens", "2", "--temperature", "0"];
     assert_eq!(place.run(&sample).ok(), "the the the the\n");
     assert!(done(&place, "run")["lost_share"].is_null());
     // Of " cat the" the first word is lost.
@@ -193,7 +193,7 @@ fn samples_follow_the_prompt_and_lost_text_has_no_bits_per_byte() {
     let said = "no bits per byte, since 50.63 % of the bytes do not come back from the tokens";
     let ended = learn("lossy", "cat");
     assert!(ended.out.contains(said) && ended.err.contains(said), "{ended:?}");
-    assert!(place.run(&["--out", "lossy", "--evaluate"]).ok().contains(said));
+    assert!(place.run(&["evaluate", "--out", "lossy"]).ok().contains(said));
     let line = done(&place, "lossy");
     assert!(
         line["bits_per_byte"].is_null()
@@ -203,17 +203,19 @@ fn samples_follow_the_prompt_and_lost_text_has_no_bits_per_byte() {
     // No panic of the library is printed.
     let bad = words(&["[UNK]"]).replace(r#"WhitespaceSplit""#, r#"FixedLength","length":0"#);
     place.write("bad.json", bad);
-    place.run(&["--tokenizer", "bad.json"]).failed(1, &["no tokenizer: bad.json: the library"]);
+    place
+        .run(&["train", "--tokenizer", "bad.json"])
+        .failed(1, &["no tokenizer: bad.json: the library"]);
 }
 
 #[test]
 fn control_characters_are_printed_escaped() {
     let place = Place::new();
     place.write("text", "\u{1b}[31m\r\n\tred ".repeat(100));
-    let ended = place.run(&[&SHORT[..], &["\u{1b}run", "--data", "text"]].concat());
-    let sample = ["--out", "\u{1b}run", "--sample", "\u{1b}[31m\r\n\t", "--tokens", "40"];
-    let (sample, missing) = (place.run(&sample), place.run(&["--data", "\u{1b}[31m"]));
-    let usage = place.run(&["--steps", "\u{1b}[31m"]);
+    let ended = place.run(&[SHORT, &["\u{1b}run", "--data", "text"]].concat());
+    let sample = ["sample", "--out", "\u{1b}run", "\u{1b}[31m\r\n\t", "--tokens", "40"];
+    let (sample, missing) = (place.run(&sample), place.run(&["train", "--data", "\u{1b}[31m"]));
+    let usage = place.run(&["train", "--steps", "\u{1b}[31m"]);
     assert!(sample.out.starts_with("\\u{1b}[31m\\r\n\t"), "{sample:?}");
     let shown = r"\u{1b}";
     for (ended, said) in [(ended, shown), (sample, shown), (missing, shown), (usage, "--steps")] {

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 /// Runs a training step with a value of the variable, and writes to a folder.
 fn run(place: &Place, value: &str, folder: &str) -> Ended {
-    let args = ["--preset", "tiny", "--steps", "1", "--out", folder];
+    let args = ["train", "--preset", "tiny", "--steps", "1", "--out", folder];
     let mut command = place.retrograd(&args);
     command.env("RETROGRAD_TRACE", value);
     Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())

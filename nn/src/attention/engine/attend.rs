@@ -32,9 +32,8 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 /// If the shapes do not match each other or the parts of the spec.
 ///
 /// ```
-/// # use retrograd_autograd::Var;
-/// # use retrograd_nn::attention::{Spec, attend};
-/// # use retrograd_tensor::Tensor;
+/// use retrograd::nn::attention::{Spec, attend};
+/// use retrograd::prelude::*;
 /// let q = Var::constant(Tensor::<f32>::zeros([2, 4])); // equal scores
 /// let k = Var::constant(Tensor::<f32>::ones([3, 4]));
 /// let v = Var::constant(Tensor::from([[1.0f32], [2.0], [6.0]]));
@@ -61,9 +60,8 @@ pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Va
 /// parts of the keys:
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::{Spec, attend, attend_with_lse};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::attention::{Spec, attend, attend_with_lse};
+/// use retrograd::prelude::*;
 ///
 /// let mut rng = Rng::new(1);
 /// let mut x = |l| Var::constant(Tensor::<f64>::randn([l, 4], &mut rng));
@@ -158,10 +156,8 @@ fn uses_tiled_path<T: Real>(spec: &Spec<T>) -> bool {
 /// As [`attend`], or if the spec requires the tiled path, which stores no weights.
 ///
 /// ```
-/// # use retrograd_autograd::Var;
-/// # use retrograd_nn::attention::{Spec, attend_all};
-/// # use retrograd_tensor::Tensor;
-/// # use retrograd_tensor::random::Rng;
+/// use retrograd::nn::attention::{Spec, attend_all};
+/// use retrograd::prelude::*;
 /// let mut rng = Rng::new(1);
 /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
 /// let (q, k, v) = (x(), x(), x());

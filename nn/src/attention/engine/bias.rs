@@ -37,10 +37,8 @@ impl<T: Real> Bias<T> {
     /// A bias that is a function of sequence, head, query position and key position.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, Bias, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::attention::{Bias, Spec, attend};
+    /// use retrograd::prelude::*;
     /// let mut rng = Rng::new(1);
     /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
     /// let (q, k, v) = (x(), x(), x());
@@ -182,7 +180,7 @@ impl<T: Real> Bias<T> {
 /// power of two below, followed by every other slope of the power of two above.
 ///
 /// ```
-/// use retrograd_nn::attention::alibi_slopes;
+/// use retrograd::nn::attention::alibi_slopes;
 /// assert_eq!(alibi_slopes(2), [0.0625, 0.00390625]);
 /// assert_eq!(alibi_slopes(3), [0.0625, 0.00390625, 0.25]);
 /// ```

@@ -8,9 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// to the same list.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::{Capture, Spec, attend};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::nn::attention::{Capture, Spec, attend};
+/// use retrograd::prelude::*;
 ///
 /// let x = Var::constant(Tensor::<f32>::ones([3, 2]));
 /// let capture = Capture::new();

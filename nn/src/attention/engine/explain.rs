@@ -19,7 +19,7 @@ impl<T: Real> Spec<T> {
     /// computes. It is an upper bound, because the kernel classifies tiles of 32 queries.
     ///
     /// ```
-    /// use retrograd_nn::attention::Spec;
+    /// use retrograd::nn::attention::Spec;
     /// let text = Spec::<f32>::new().causal().explain(256, 256);
     /// assert!(text.contains("keys up to the query"));
     /// assert!(text.contains("+...\n  #+..\n  ##+.\n  ###+"));

@@ -98,9 +98,8 @@ pub enum Path {
 /// itself.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::{Bias, Mask, Spec, attend};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::attention::{Bias, Mask, Spec, attend};
+/// use retrograd::prelude::*;
 ///
 /// let mut rng = Rng::new(1);
 /// let mut x = |heads| Var::constant(Tensor::<f32>::randn([2, heads, 5, 8], &mut rng));
@@ -178,10 +177,8 @@ impl<T: Real> Spec<T> {
     /// If it is not finite as a number of this type.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::attention::{Spec, attend};
+    /// use retrograd::prelude::*;
     /// let mut rng = Rng::new(1);
     /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
     /// let (q, k, v) = (x(), x(), x());
@@ -246,10 +243,8 @@ impl<T: Real> Spec<T> {
     /// Restricts the attention to the pairs of a mask. Several masks are combined by `&`.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Mask, Spec, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::attention::{Mask, Spec, attend};
+    /// use retrograd::prelude::*;
     /// let mut rng = Rng::new(1);
     /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
     /// let (q, k, v) = (x(), x(), x());
@@ -270,10 +265,8 @@ impl<T: Real> Spec<T> {
     /// [`Spec::align_each`] set any others. [`attend`](super::attend) panics if none is.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::attention::{Spec, attend};
+    /// use retrograd::prelude::*;
     /// let mut rng = Rng::new(1);
     /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
     /// let (q, k, v) = (x(), x(), x());
@@ -289,9 +282,8 @@ impl<T: Real> Spec<T> {
     /// tokens.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, attend};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::{Spec, attend};
+    /// use retrograd::prelude::*;
     /// let q = Var::constant(Tensor::<f64>::zeros([2, 4])); // equal scores
     /// let k = Var::constant(Tensor::<f64>::zeros([3, 4]));
     /// let v = Var::constant(Tensor::from([[6.0f64], [12.0], [18.0]]));
@@ -307,9 +299,8 @@ impl<T: Real> Spec<T> {
     /// and keys: that of queries that continue a sequence. PyTorch's `causal_lower_right`.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, attend};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::{Spec, attend};
+    /// use retrograd::prelude::*;
     /// let q = Var::constant(Tensor::<f64>::zeros([2, 4])); // equal scores
     /// let k = Var::constant(Tensor::<f64>::zeros([3, 4]));
     /// let v = Var::constant(Tensor::from([[6.0f64], [12.0], [18.0]]));
@@ -334,9 +325,8 @@ impl<T: Real> Spec<T> {
     /// [`Rope::rotate_at`](crate::attention::Rope::rotate_at) rotates for the same positions.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, attend};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::{Spec, attend};
+    /// use retrograd::prelude::*;
     /// // A query for each of two sequences, of which 1 and 3 tokens are in the cache; its own key is
     /// // at position 1 and 3.
     /// let q = Var::constant(Tensor::<f64>::zeros([2, 1, 1, 4]));
@@ -367,10 +357,8 @@ impl<T: Real> Spec<T> {
     /// If the bias of [`Normalizer::Sigmoid`] is NaN.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, Normalizer, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::attention::{Normalizer, Spec, attend};
+    /// use retrograd::prelude::*;
     /// let mut rng = Rng::new(1);
     /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
     /// let (q, k, v) = (x(), x(), x());
@@ -430,10 +418,8 @@ impl<T: Real> Spec<T> {
     /// Sets the implementation.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{Spec, Path, attend};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::attention::{Path, Spec, attend};
+    /// use retrograd::prelude::*;
     /// let mut rng = Rng::new(1);
     /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
     /// let (q, k, v) = (x(), x(), x());
@@ -554,7 +540,7 @@ impl<T: Real> Spec<T> {
     /// The reason why the tiled path does not support this spec; `None` if it does.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Spec, Normalizer};
+    /// use retrograd::nn::attention::{Normalizer, Spec};
     /// assert!(Spec::<f32>::new().causal().needs_composed().is_none());
     /// assert!(Spec::<f32>::new().normalizer(Normalizer::TopK(2)).needs_composed().is_some());
     /// ```

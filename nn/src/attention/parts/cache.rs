@@ -14,9 +14,8 @@ use std::ops::Range;
 /// Rows are written in place into reserved capacity, so that adding a token copies only that token.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::{HeadSizes, Incremental, KvCache, Projections, Rope, Spec};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::attention::{HeadSizes, Incremental, KvCache, Projections, Rope, Spec};
+/// use retrograd::prelude::*;
 ///
 /// let mut rng = Rng::new(1);
 /// let projections = Projections::<f32>::new(HeadSizes::new(16, 2), &mut rng);
@@ -55,8 +54,8 @@ impl<T: Real> KvCache<T> {
     /// for masks and biases.
     ///
     /// ```
-    /// # use retrograd_nn::attention::KvCache;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::KvCache;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
     /// let mut cache = KvCache::sliding(2);
     /// cache.append(&x, &x);
@@ -115,8 +114,8 @@ impl<T: Real> KvCache<T> {
     /// The size in bytes of the keys and values of the tokens in the cache.
     ///
     /// ```
-    /// # use retrograd_nn::attention::KvCache;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::KvCache;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
     /// let mut cache = KvCache::new(8);
     /// cache.append(&x, &x);
@@ -141,8 +140,8 @@ impl<T: Real> KvCache<T> {
     /// If there are fewer than `n` tokens, or some before them have been dropped.
     ///
     /// ```
-    /// # use retrograd_nn::attention::KvCache;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::KvCache;
+    /// use retrograd::prelude::*;
     /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
     /// let mut cache = KvCache::new(8);
     /// cache.append(&x, &x);

@@ -31,11 +31,9 @@ pub trait Incremental<T: Real = f32>: Module<T> {
     /// [`Incremental::forward`] of a variant that is chosen when the program runs.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Incremental, Projections, Spec};
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// # let mut rng = Rng::new(1);
+    /// use retrograd::nn::attention::{HeadSizes, Incremental, Projections, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
     /// let variant: Box<dyn Incremental> = Box::new(Projections::new(HeadSizes::new(8, 2), &mut rng));
     /// let x = Var::constant(Tensor::randn([3, 8], &mut rng));
     /// let y = variant.forward_dyn(&x, &Spec::new().causal(), &mut Pass::eval());
@@ -97,9 +95,8 @@ impl<'a, T: Real> Past<'a, T> {
     /// The keys and values of all tokens, given those of the call.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::Past;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::Past;
+    /// use retrograd::prelude::*;
     /// let k = Var::constant(Tensor::<f32>::ones([1, 2, 3, 4]));
     /// let (all, _) = Past::none().extend(&k, &k);
     /// assert_eq!(*all.shape(), [1, 2, 3, 4]); // nothing was cached before

@@ -34,10 +34,8 @@ impl<T: Real> LearnedPositions<T> {
     /// If a position is beyond the context.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::LearnedPositions;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::attention::LearnedPositions;
+    /// use retrograd::prelude::*;
     /// let positions = LearnedPositions::<f32>::new(16, 4, &mut Rng::new(1));
     /// let x = Var::constant(Tensor::zeros([5, 4]));
     /// let (all, later) = (positions.forward(&x, 0), positions.forward(&x.narrow(0, 2, 3), 2));
@@ -61,10 +59,8 @@ impl<T: Real> LearnedPositions<T> {
     /// If a position is not in the context, or the positions do not broadcast.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::LearnedPositions;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::attention::LearnedPositions;
+    /// use retrograd::prelude::*;
     /// let positions = LearnedPositions::<f32>::new(16, 4, &mut Rng::new(1));
     /// let x = Var::constant(Tensor::zeros([2, 4]));
     /// let y = positions.forward_at(&x, &Tensor::from([5i64, 5])); // the same position twice
@@ -125,7 +121,7 @@ impl SinusoidalPositions {
     /// If the base is not finite and above 0.
     ///
     /// ```
-    /// # use retrograd_nn::attention::SinusoidalPositions;
+    /// use retrograd::nn::attention::SinusoidalPositions;
     /// let table = SinusoidalPositions::default().table::<f32>(0, 3, 4);
     /// assert_eq!(table.select(0, 0).to_vec(), [0.0, 1.0, 0.0, 1.0]); // sin 0, cos 0
     /// ```

@@ -17,7 +17,7 @@ use retrograd_tensor::random::Rng;
 /// The numbers of heads of a self-attention, and their widths.
 ///
 /// ```
-/// use retrograd_nn::attention::HeadSizes;
+/// use retrograd::nn::attention::HeadSizes;
 /// let sizes = HeadSizes::new(64, 8).key_heads(2);
 /// assert_eq!((sizes.head_width, sizes.key_heads), (8, 2));
 /// ```
@@ -93,10 +93,8 @@ impl HeadSizes {
 /// `o_proj` `[width, H·D]`, without biases unless the fields are set.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::{HeadSizes, Incremental, Mask, Projections, Rope};
-/// use retrograd_nn::{Dropout, Pass};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::attention::{HeadSizes, Incremental, Mask, Projections, Rope};
+/// use retrograd::prelude::*;
 ///
 /// let mut rng = Rng::new(1);
 /// let sizes = HeadSizes::new(16, 4).key_heads(2);
@@ -172,9 +170,8 @@ impl<T: Real> Projections<T> {
     /// (arXiv 2010.04245); Dehghani et al. 2023 (arXiv 2302.05442; with layer norm).
     ///
     /// ```
-    /// # use retrograd_nn::Module;
-    /// # use retrograd_nn::attention::{Projections, HeadSizes};
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::nn::attention::{HeadSizes, Projections};
+    /// use retrograd::prelude::*;
     /// let mut rng = Rng::new(1);
     /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng).with_qk_norm(1e-6);
     /// assert_eq!(p.num_parameters(), 4 * 64 + 2 * 4);

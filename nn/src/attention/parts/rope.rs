@@ -197,9 +197,8 @@ impl Yarn {
 /// Rotary positions, of [`Projections`](crate::attention::Projections).
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::{Pairing, Rope, Scaling};
-/// use retrograd_tensor::Tensor;
+/// use retrograd::nn::attention::{Pairing, Rope, Scaling};
+/// use retrograd::prelude::*;
 ///
 /// // Of heads of width 4, the first 2 elements are rotated.
 /// let rope = Rope::new(2).pairing(Pairing::Interleaved).scaling(Scaling::Linear { factor: 2.0 });
@@ -305,9 +304,8 @@ impl Rope {
     /// If the tables are not matrices of the same shape; when it rotates, if a position is beyond them.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::Rope;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::Rope;
+    /// use retrograd::prelude::*;
     /// let angles = Tensor::from_fn([8, 2], |i| i[0] as f64 * [1.0, 0.01][i[1]]);
     /// let (given, same) = (Rope::from_tables(&angles.cos(), &angles.sin()), Rope::new(4));
     /// let x = Var::constant(Tensor::from([[1.0f64, 2.0, 3.0, 4.0]]));
@@ -346,7 +344,7 @@ impl Rope {
     /// If it is not above 1, or the angles are given by tables.
     ///
     /// ```
-    /// # use retrograd_nn::attention::Rope;
+    /// use retrograd::nn::attention::Rope;
     /// assert_eq!(Rope::new(4).base(100.0).frequencies(), [1.0, 0.1]);
     /// ```
     #[track_caller]
@@ -367,8 +365,8 @@ impl Rope {
     /// factor is below 1, the context 0, or the bounds not `0 < low < high`.
     ///
     /// ```
-    /// # use retrograd_nn::Linear;
-    /// # use retrograd_nn::attention::{Rope, Scaling};
+    /// use retrograd::nn::attention::{Rope, Scaling};
+    /// use retrograd::prelude::*;
     /// let rope = Rope::new(4).scaling(Scaling::Linear { factor: 2.0 });
     /// assert_eq!(rope.frequencies(), [0.5, 0.005]); // twice the context
     /// ```
@@ -449,9 +447,8 @@ impl Rope {
     /// If `D` is smaller than the rotary width, or the positions have other axes, or do not broadcast.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::Rope;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::Rope;
+    /// use retrograd::prelude::*;
     /// let x = Var::constant(Tensor::<f64>::ones([2, 4]));
     /// let y = Rope::new(4).rotate_at(&x, &Tensor::from([0i64, 5]));
     /// assert_eq!(y.value().select(0, 0).to_vec(), [1.0; 4]); // position 0
@@ -533,8 +530,8 @@ impl Rope {
     /// If the heads do not divide the rows, or are narrower than the rotary width.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Pairing, Rope};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::{Pairing, Rope};
+    /// use retrograd::prelude::*;
     /// let bias = Tensor::from([1.0f32, 2.0, 3.0, 4.0]); // one head, pairs (1, 3) and (2, 4)
     /// let converted = Rope::new(4).converted(&bias, 1, Pairing::Interleaved);
     /// assert_eq!(converted.to_vec(), [1.0, 3.0, 2.0, 4.0]);

@@ -57,13 +57,10 @@ impl<T: Real> AdditiveAttention<T> {
     /// If the shapes do not match each other or the mask.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{AdditiveAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{AdditiveAttention, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = AdditiveAttention::<f64>::new(8, 8, 6, &mut rng);
     /// let one = x.narrow(1, 0, 1); // a single key and value
     /// let y = attention.forward(&x, &one, &one, Spec::new(), &mut Pass::eval());

@@ -13,7 +13,7 @@ use retrograd_tensor::{Real, Tensor};
 /// The block layout of [`BigBirdAttention`].
 ///
 /// ```
-/// use retrograd_nn::attention::BigBirdLayout;
+/// use retrograd::nn::attention::BigBirdLayout;
 /// let layout = BigBirdLayout { block: 64, neighbours: 1, global: 1, random: 2, seed: 7 };
 /// let blocks = layout.blocks(1, 10);
 /// assert_eq!(*blocks.shape(), [1, 10, 10]);
@@ -62,7 +62,7 @@ impl BigBirdLayout {
     /// If the block size is 0.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Align, BigBirdLayout};
+    /// use retrograd::nn::attention::{Align, BigBirdLayout};
     /// let layout = BigBirdLayout { block: 2, neighbours: 0, global: 1, random: 0, seed: 1 };
     /// let keep = layout.mask(1, 6).tensor([1, 1, 6, 6], Align::TopLeft);
     /// assert_eq!(keep.select(2, 3).to_vec(), [true, true, true, true, false, false]);

@@ -87,13 +87,10 @@ impl<T: Real> CrossAttention<T> {
     /// If widths, batches or the mask do not match.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Pass};
-    /// # use retrograd_nn::attention::{CrossAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{CrossAttention, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = CrossAttention::<f64>::new(8, 8, 6, 5, &mut rng);
     /// let other = x.narrow(1, 0, 1); // a single key: its value is the output
     /// let y = attention.forward(&x, &other, Spec::new(), &mut Pass::eval());

@@ -56,13 +56,10 @@ impl<T: Real> DifferentialAttention<T> {
     /// If the width of a head is odd, or half of it is less than the rotary width.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{DifferentialAttention, HeadSizes, Spec, Incremental};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{DifferentialAttention, HeadSizes, Incremental, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = DifferentialAttention::<f64>::new(HeadSizes::new(8, 2), 1, None, &mut rng);
     /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
     /// assert_eq!(*y.shape(), [1, 4, 8]);

@@ -122,14 +122,11 @@ impl<T: Real> ValueResidualAttention<T> {
     /// If the values have other heads, lengths or widths.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Projections, Spec, ValueResidualAttention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{HeadSizes, Projections, Spec, ValueResidualAttention};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let first = projections.values(&x, &mut Pass::eval());
     /// let attention = ValueResidualAttention::new(projections);
     /// let y = attention.forward(&x, &first, &Spec::new().causal(), &mut Pass::eval());

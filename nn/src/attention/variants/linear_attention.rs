@@ -126,13 +126,11 @@ impl<T: Real> LinearState<T> {
     /// The outputs of queries `[.., n, Dk]`, `[.., n, Dv]`.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{LinearForm, LinearState, Reach, linear_attention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let mut x = || Var::constant(Tensor::<f64>::randn([1, 1, 4, 3], &mut rng));
-    /// # let (q, k, v) = (x(), x(), x());
+    /// use retrograd::nn::attention::{LinearForm, LinearState, Reach, linear_attention};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([1, 1, 4, 3], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
     /// let mut state = LinearState::new(&k, &v);
     /// state.update(&k, &v);
     /// let all = linear_attention(&q, &k, &v, Reach::Full, LinearForm::Quadratic);
@@ -155,13 +153,11 @@ impl<T: Real> LinearState<T> {
     /// the chunk through weights. Then the keys and values of the chunk are added to the state.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{LinearForm, LinearState, Reach, linear_attention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let mut x = || Var::constant(Tensor::<f64>::randn([1, 1, 4, 3], &mut rng));
-    /// # let (q, k, v) = (x(), x(), x());
+    /// use retrograd::nn::attention::{LinearForm, LinearState, Reach, linear_attention};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([1, 1, 4, 3], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
     /// let mut state = LinearState::new(&k, &v);
     /// let y = state.chunk(&q, &k, &v);
     /// let all = linear_attention(&q, &k, &v, Reach::Causal, LinearForm::Quadratic);
@@ -194,10 +190,8 @@ impl<T: Real> LinearState<T> {
 /// Parameters: those of [`Projections`]. Katharopoulos et al. 2020 (arXiv 2006.16236).
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::{Layer, Pass};
-/// use retrograd_nn::attention::{HeadSizes, LinearAttention, LinearForm, Projections, Reach};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::attention::{HeadSizes, LinearAttention, LinearForm, Projections, Reach};
+/// use retrograd::prelude::*;
 ///
 /// let mut rng = Rng::new(1);
 /// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);

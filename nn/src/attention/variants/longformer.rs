@@ -86,10 +86,10 @@ impl<T: Real> LongformerAttention<T> {
     /// The mask of the windows and the global tokens.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Align, HeadSizes, LongformerAttention, Projections};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// use retrograd::nn::attention::{Align, HeadSizes, LongformerAttention, Projections};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
     /// let attention = LongformerAttention::new(projections, &[1, 1], 1);
     /// let keep = attention.mask(&[0]).tensor([1, 2, 4, 4], Align::TopLeft);
     /// assert_eq!(keep.select(1, 0).select(1, 3).to_vec(), [true, false, true, true]); // 0 is global

@@ -175,13 +175,11 @@ impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
     /// If the shapes do not match each other or the mask.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// use retrograd::nn::attention::{LuongAttention, LuongDot, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
     /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
     /// let one = sources.narrow(0, 0, 1); // a single source
     /// let context = attention.context(&targets, &one, Spec::new());
@@ -324,19 +322,15 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
     /// If the number of lengths is neither 1 nor the batch size.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, LuongLocalP};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// use retrograd::nn::attention::{LuongAttention, LuongDot, LuongLocalP};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
     /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
     /// let local = LuongLocalP::new(attention, 8, 2, &mut rng);
     /// let p = local.positions(&targets, &[6], &mut Pass::eval());
     /// assert!(p.value().to_vec().iter().all(|p| (0.0..6.0).contains(p)));
-    /// # let _ = sources;
     /// ```
     #[track_caller]
     pub fn positions(&self, targets: &Var<T>, lengths: &[usize], pass: &mut Pass) -> Var<T> {

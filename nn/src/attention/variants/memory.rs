@@ -61,14 +61,11 @@ impl<T: Real> MemoryAttention<T> {
     /// A layer with `m` learned keys and values per key head.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, MemoryAttention, Projections, Spec, Incremental};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{HeadSizes, Incremental, MemoryAttention, Projections, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = MemoryAttention::new(projections, 3, &mut rng);
     /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
     /// assert_eq!(*y.shape(), [1, 4, 8]);

@@ -101,13 +101,10 @@ impl<T: Real> MlaAttention<T> {
     /// If the number of heads is 0, or the rotary width is odd.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{MlaAttention, MlaSizes, Spec, Incremental};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{Incremental, MlaAttention, MlaSizes, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let sizes = MlaSizes { width: 8, heads: 2, query_latent: None, latent: 6, nope: 4, rope: 2, value: 4 };
     /// let attention = MlaAttention::<f64>::new(sizes, &mut rng);
     /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());

@@ -93,9 +93,8 @@ pub enum InProjection<T: Real = f32> {
 /// width) it is cross-attention. Vaswani et al. 2017 (arXiv 1706.03762).
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::{Pass, attention::{Mask, MultiHeadAttention, MultiHeadConfig}};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::attention::{Mask, MultiHeadAttention, MultiHeadConfig};
+/// use retrograd::prelude::*;
 ///
 /// let mut rng = Rng::new(1);
 /// let attention = MultiHeadAttention::<f32>::new(&MultiHeadConfig::new(8, 2), &mut rng);
@@ -171,13 +170,10 @@ impl<T: Real> MultiHeadAttention<T> {
     /// queries, or if there is a `bias_kv` or `zero_attn`.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{Incremental, MultiHeadAttention, MultiHeadConfig, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{Incremental, MultiHeadAttention, MultiHeadConfig, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let full = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(8, 4), &mut rng);
     /// let same = full.grouped(4); // nothing is shared
     /// let pass = &mut Pass::eval();
@@ -266,13 +262,10 @@ impl<T: Real> MultiHeadAttention<T> {
     /// As [`MultiHeadAttention::forward`].
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{MultiHeadAttention, MultiHeadConfig, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{MultiHeadAttention, MultiHeadConfig, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(8, 2), &mut rng);
     /// let (_, weights) = attention.forward_with_weights(&x, &x, &x, Spec::new(), &mut Pass::eval());
     /// assert_eq!(*weights.shape(), [1, 2, 4, 4]);

@@ -11,7 +11,7 @@ use retrograd_tensor::{Real, Tensor};
 /// Documents of different lengths in one sequence, without padding between them.
 ///
 /// ```
-/// use retrograd_nn::attention::Packed;
+/// use retrograd::nn::attention::Packed;
 /// let packed = Packed::from_cu_seqlens(&[0, 3, 5]);
 /// assert_eq!(packed, Packed::new(&[3, 2]));
 /// assert_eq!(packed.ids().to_vec(), [0, 0, 0, 1, 1]);
@@ -48,7 +48,7 @@ impl Packed {
     /// answers to one question in one sequence.
     ///
     /// ```
-    /// use retrograd_nn::attention::Packed;
+    /// use retrograd::nn::attention::Packed;
     /// let packed = Packed::shared_prefix(2, &[2, 1]);
     /// assert_eq!(packed.positions().to_vec(), [0, 1, 2, 3, 2]);
     /// ```
@@ -93,7 +93,7 @@ impl Packed {
     /// [`Mask::causal`] for causal attention.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Align, Packed};
+    /// use retrograd::nn::attention::{Align, Packed};
     /// let keep = Packed::new(&[1, 2]).mask().tensor([1, 1, 3, 3], Align::TopLeft);
     /// assert_eq!(keep.select(2, 2).to_vec(), [false, true, true]); // its own document
     /// ```
@@ -128,14 +128,11 @@ impl<T: Real> PackedAttention<T> {
     /// If the shapes do not match, or the length of `x` is not the total length of the documents.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Packed, PackedAttention, Projections, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{HeadSizes, Packed, PackedAttention, Projections, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = PackedAttention::new(projections);
     /// let pass = &mut Pass::eval();
     /// let packed = attention.forward(&x, &Packed::new(&[1, 3]), Spec::new(), pass);

@@ -20,9 +20,8 @@ use crate::attention::engine::{Spec, attend};
 /// If `x` has less than 2 axes or more than 4.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::plain_self_attention;
-/// use retrograd_tensor::Tensor;
+/// use retrograd::nn::attention::plain_self_attention;
+/// use retrograd::prelude::*;
 ///
 /// let x = Var::constant(Tensor::from([[1.0f64, 0.0], [0.0, 1.0]]));
 /// let y = plain_self_attention(&x).value().to_vec();

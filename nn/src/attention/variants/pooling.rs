@@ -49,14 +49,11 @@ impl<T: Real> AttentionPool<T> {
     /// rotary positions.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{AttentionPool, HeadSizes, Mask, Projections, Spec, Incremental};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{AttentionPool, HeadSizes, Incremental, Mask, Projections, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let pool = AttentionPool::new(projections, 1, &mut rng);
     /// let spec = Spec::from(Mask::lengths(&[3])); // the last token is padding
     /// assert_eq!(*pool.forward(&x, &spec, &mut Pass::eval()).shape(), [1, 1, 8]);

@@ -35,14 +35,11 @@ impl<T: Real> PrefixLmAttention<T> {
     /// If the shapes do not match, or the number of prefixes is neither 1 nor the batch size.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Past, PrefixLmAttention, Projections, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{HeadSizes, Past, PrefixLmAttention, Projections, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = PrefixLmAttention::new(projections);
     /// let pass = &mut Pass::eval();
     /// let y = attention.forward(&x, &[4], Spec::new(), pass); // all of it is prefix

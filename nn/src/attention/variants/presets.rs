@@ -186,14 +186,11 @@ impl<T: Real> SoftcapAttention<T> {
     /// If the cap is not above 0.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Incremental, Projections, SoftcapAttention, Spec};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{HeadSizes, Incremental, Projections, SoftcapAttention, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = SoftcapAttention::new(projections, 1e9); // far above all scores
     /// let (spec, pass) = (Spec::new().causal(), &mut Pass::eval());
     /// let y = attention.forward(&x, &spec, pass);

@@ -37,14 +37,11 @@ impl<T: Real> QkL2Attention<T> {
     /// If the length is below 2.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Projections, QkL2Attention, Spec, Incremental};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{HeadSizes, Incremental, Projections, QkL2Attention, Spec};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = QkL2Attention::new(projections, 4);
     /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
     /// assert_eq!(*y.shape(), [1, 4, 8]);

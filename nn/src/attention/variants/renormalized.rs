@@ -25,9 +25,8 @@ use retrograd_tensor::random::Rng;
 /// If the mask does not fit the weights, or the weights do not have 2 to 4 axes.
 ///
 /// ```
-/// # use retrograd_autograd::Var;
-/// # use retrograd_nn::attention::{Mask, renormalize};
-/// # use retrograd_tensor::Tensor;
+/// use retrograd::nn::attention::{Mask, renormalize};
+/// use retrograd::prelude::*;
 /// let weights = Var::constant(Tensor::from([[0.5f64, 0.25, 0.25]]));
 /// let y = renormalize(&weights, &Mask::first(2));
 /// assert_eq!(y.value().to_vec(), [0.5 / 0.75, 0.25 / 0.75, 0.0]);

@@ -27,9 +27,8 @@ use retrograd_tensor::random::Rng;
 /// `W_key` `[d_k, d_in]`, `W_value` `[d_v, d_in]`.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::{Pass, attention::{Mask, SelfAttention}};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::attention::{Mask, SelfAttention};
+/// use retrograd::prelude::*;
 ///
 /// let mut rng = Rng::new(1);
 /// let attention = SelfAttention::<f32>::new(3, 2, 4, &mut rng);

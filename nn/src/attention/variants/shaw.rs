@@ -61,14 +61,11 @@ impl<T: Real> ShawAttention<T> {
     /// If the shapes do not match, or the projections have rotary positions.
     ///
     /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{HeadSizes, Mask, Projections, ShawAttention};
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
-    /// # let mut rng = Rng::new(1);
-    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// use retrograd::nn::attention::{HeadSizes, Mask, Projections, ShawAttention};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = ShawAttention::new(projections, 2, &mut rng);
     /// let y = attention.attend(&x, Mask::causal(), &mut Pass::eval());
     /// assert_eq!(*y.shape(), [1, 4, 8]);

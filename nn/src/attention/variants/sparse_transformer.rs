@@ -49,7 +49,7 @@ impl SparsePattern {
     /// If the stride is 0, or the summary is longer than it.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Align, SparsePattern};
+    /// use retrograd::nn::attention::{Align, SparsePattern};
     /// let pattern = SparsePattern::Strided { stride: 2 };
     /// let keep = pattern.far().tensor([1, 1, 4, 4], Align::TopLeft);
     /// assert_eq!(keep.select(2, 3).to_vec(), [false, true, false, true]); // every second
@@ -68,7 +68,7 @@ impl SparsePattern {
     /// The mask of the layer with this index; the index matters where layers alternate.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Align, SparseMerge, SparsePattern};
+    /// use retrograd::nn::attention::{Align, SparseMerge, SparsePattern};
     /// let pattern = SparsePattern::Strided { stride: 2 };
     /// let keep = pattern.mask(SparseMerge::Union, 1, 0).tensor([1, 1, 4, 4], Align::TopLeft);
     /// assert!(keep.at(&[0, 0, 3, 1]) && keep.at(&[0, 0, 3, 2]));

@@ -29,10 +29,8 @@ use retrograd_tensor::random::Rng;
 /// with deviations for which scores need no scale. Raffel et al. 2019 (arXiv 1910.10683).
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::{Incremental, Spec, T5Attention};
-/// use retrograd_nn::{Module, Pass};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::attention::{Incremental, Spec, T5Attention};
+/// use retrograd::prelude::*;
 ///
 /// let mut rng = Rng::new(1);
 /// let encoder = T5Attention::<f32>::encoder(8, 2, &mut rng);

@@ -34,10 +34,8 @@ use retrograd_tensor::{Real, Tensor};
 /// 1901.02860).
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::Pass;
-/// use retrograd_nn::attention::{HeadSizes, Mask, Projections, TransformerXlAttention};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::attention::{HeadSizes, Mask, Projections, TransformerXlAttention};
+/// use retrograd::prelude::*;
 ///
 /// let mut rng = Rng::new(1);
 /// let projections = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);

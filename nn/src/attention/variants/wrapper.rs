@@ -38,9 +38,8 @@ pub enum Concat {
 /// al. 2017 (arXiv 1706.03762), by its formula.
 ///
 /// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_nn::{Pass, attention::{Concat, Mask, MultiHeadWrapper}};
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::nn::attention::{Concat, Mask, MultiHeadWrapper};
+/// use retrograd::prelude::*;
 ///
 /// let mut rng = Rng::new(1);
 /// let x = Var::constant(Tensor::<f32>::randn([6, 3], &mut rng));

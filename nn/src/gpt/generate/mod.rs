@@ -42,9 +42,8 @@ impl<T: Real> Gpt<T> {
     /// of range. The iterator panics if the logits do not define a distribution.
     ///
     /// ```
-    /// use retrograd_nn::{Gpt, GptConfig, Sampler};
-    /// use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// let mut rng = Rng::new(2);
     /// let tokens: Vec<i64> = model.generate(&[1, 2], Sampler::default(), &mut rng).take(20).collect();
@@ -69,9 +68,8 @@ impl<T: Real> Gpt<T> {
     /// As [`Gpt::generate`], or if the logits do not define a distribution.
     ///
     /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig, Sampler};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// let texts = model.generate_batch(&[&[1, 2, 3], &[4]], 5, Sampler::greedy(), &mut Rng::new(2));
     /// assert_eq!((texts.len(), texts[0].len(), texts[1].len()), (2, 5, 5));
@@ -105,9 +103,8 @@ impl<T: Real> Gpt<T> {
     /// positions in the context, and positions are relative (rotary, ALiBi, T5) or not encoded.
     ///
     /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let small = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
+    /// use retrograd::prelude::*;
+    /// let small = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
     /// let rope = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 16, ..GptConfig::modern() };
     /// assert!(Gpt::<f32>::new(rope, &mut Rng::new(1)).unwrap().can_roll());
     /// assert!(!Gpt::<f32>::new(small, &mut Rng::new(1)).unwrap().can_roll()); // learned positions
@@ -123,9 +120,8 @@ impl<T: Real> Gpt<T> {
     /// As [`Gpt::forward`], or if there is no token.
     ///
     /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
-    /// # use retrograd_tensor::{Tensor, random::Rng};
-    /// # let config = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
     /// let model = Gpt::<f64>::new(config, &mut Rng::new(1)).unwrap();
     /// let log_p = model.log_probs(&Tensor::from([[1i64, 2, 3]]));
     /// assert_eq!(*log_p.shape(), [1, 2]);

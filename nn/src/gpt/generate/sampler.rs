@@ -11,8 +11,7 @@ use retrograd_tensor::{Real, Tensor};
 /// leaves the others in proportion.
 ///
 /// ```
-/// use retrograd_nn::Sampler;
-/// use retrograd_tensor::{Tensor, random::Rng};
+/// use retrograd::prelude::*;
 ///
 /// let sampler = Sampler { temperature: 1.0, top_p: Some(0.85), ..Sampler::default() };
 /// let logits = Tensor::from([0.7f64, 0.2, 0.06, 0.04]).ln();
@@ -58,9 +57,7 @@ impl Sampler {
     /// distribution: one is NaN or +∞, or all are -∞.
     ///
     /// ```
-    /// # use retrograd_nn::Sampler;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let logits = Tensor::from([0.0f32, 9.0, 1.0]);
     /// let sampler = Sampler { top_k: Some(1), ..Sampler::default() };
     /// assert_eq!(sampler.draw(&logits, &mut Rng::new(1)), 1);
@@ -76,9 +73,7 @@ impl Sampler {
     /// As [`Sampler::draw`], or if an earlier token is outside the vocabulary.
     ///
     /// ```
-    /// # use retrograd_nn::Sampler;
-    /// # use retrograd_tensor::Tensor;
-    /// # use retrograd_tensor::random::Rng;
+    /// use retrograd::prelude::*;
     /// let sampler = Sampler { repetition_penalty: 2.0, ..Sampler::greedy() };
     /// let logits = Tensor::from([0.0f32, 9.0, 5.0]);
     /// assert_eq!(sampler.draw_after(&[1], &logits, &mut Rng::new(1)), 2); // 9 / 2 < 5
@@ -109,8 +104,7 @@ impl Sampler {
     /// As [`Sampler::draw_after`].
     ///
     /// ```
-    /// # use retrograd_nn::Sampler;
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::prelude::*;
     /// let sampler = Sampler { temperature: 1.0, top_k: Some(2), ..Sampler::default() };
     /// let logits = Tensor::from([0.1f64, 0.6, 0.3]).ln();
     /// let [(a, p), (b, q)] = sampler.distribution(&logits, &[])[..] else { panic!() };

@@ -15,7 +15,7 @@ pub struct Until<I> {
 /// the text at once.
 ///
 /// ```
-/// use retrograd_nn::until;
+/// use retrograd::nn::until;
 /// let pieces = ["Good ", "morning", ".\n", "\nKING", " HENRY:"];
 /// let text: String = until(pieces, ["\n\n"]).collect();
 /// assert_eq!(text, "Good morning.");

@@ -89,9 +89,7 @@ pub(super) fn describe<T: Gemm>(
 /// compute the same bits.
 ///
 /// ```
-/// use retrograd_tensor::kernels::gemm::arithmetic;
-/// use retrograd_tensor::settings::with_level;
-/// use retrograd_tensor::simd::Level;
+/// use retrograd::tensor::{kernels::gemm::arithmetic, settings::with_level, simd::Level};
 /// let portable = with_level(Level::Scalar, arithmetic::<f32>);
 /// assert!(portable.starts_with("separate multiplications and additions, matrix products by matrixmultiply"));
 /// ```

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Which pairs of a query and a key attend; composed with `&`, `|` and `!`.
 ///
 /// ```
-/// use retrograd_nn::attention::Mask;
+/// use retrograd::nn::attention::Mask;
 /// let local = Mask::causal() & Mask::window(3, 0);      // the last four tokens
 /// let with_sinks = Mask::causal() & (Mask::window(3, 0) | Mask::first(2));
 /// let odd = Mask::from_fn("odd keys", |at| at.key % 2 == 1);
@@ -42,7 +42,7 @@ impl Mask {
     /// [`Align`], which has to be given where there are more or fewer queries than keys and no cache.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
+    /// use retrograd::nn::attention::{Align, Mask};
     /// let keep = Mask::causal().tensor([1, 1, 3, 3], Align::TopLeft);
     /// assert_eq!(keep.to_vec(), [true, false, false, true, true, false, true, true, true]);
     /// ```
@@ -55,7 +55,7 @@ impl Mask {
     /// has no bound.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
+    /// use retrograd::nn::attention::{Align, Mask};
     /// let keep = Mask::window(1, 0).tensor([1, 1, 3, 3], Align::TopLeft);
     /// assert_eq!(keep.to_vec(), [true, false, false, true, true, false, false, true, true]);
     /// let keep = Mask::window(None, 1).tensor([1, 1, 3, 3], Align::TopLeft);
@@ -81,7 +81,7 @@ impl Mask {
     /// The first `n` keys.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
+    /// use retrograd::nn::attention::{Align, Mask};
     /// let keep = Mask::first(1).tensor([1, 1, 2, 3], Align::TopLeft);
     /// assert_eq!(keep.to_vec(), [true, false, false, true, false, false]);
     /// ```
@@ -93,7 +93,7 @@ impl Mask {
     /// keys at these positions.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
+    /// use retrograd::nn::attention::{Align, Mask};
     /// let keep = Mask::global(&[1]).tensor([1, 1, 2, 3], Align::TopLeft);
     /// assert_eq!(keep.to_vec(), [false, true, false, true, true, true]);
     /// ```
@@ -112,7 +112,7 @@ impl Mask {
     /// If `period` is 0, or below `count`.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
+    /// use retrograd::nn::attention::{Align, Mask};
     /// let keep = Mask::last_of_each(1, 2).tensor([1, 1, 1, 4], Align::TopLeft);
     /// assert_eq!(keep.to_vec(), [false, true, false, true]);
     /// ```
@@ -128,7 +128,7 @@ impl Mask {
     /// A mask for each query head.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
+    /// use retrograd::nn::attention::{Align, Mask};
     /// let mask = Mask::by_head(vec![Mask::full(), Mask::first(1)]);
     /// let keep = mask.tensor([1, 2, 1, 2], Align::TopLeft);
     /// assert_eq!(keep.to_vec(), [true, true, true, false]);
@@ -140,7 +140,7 @@ impl Mask {
     /// Prefix-LM: every query attends to the prefix of its sequence; beyond it, the mask is causal.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
+    /// use retrograd::nn::attention::{Align, Mask};
     /// let keep = Mask::prefix(&[2]).tensor([1, 1, 3, 3], Align::TopLeft);
     /// assert_eq!(keep.to_vec(), [true, true, false, true, true, false, true, true, true]);
     /// ```
@@ -152,7 +152,7 @@ impl Mask {
     /// all.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
+    /// use retrograd::nn::attention::{Align, Mask};
     /// let keep = Mask::lengths(&[1, 3]).tensor([2, 1, 1, 3], Align::TopLeft);
     /// assert_eq!(keep.to_vec(), [true, false, false, true, true, true]);
     /// ```
@@ -167,8 +167,8 @@ impl Mask {
     /// If the ids have another rank than 2.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::{Align, Mask};
+    /// use retrograd::prelude::*;
     /// let mask = Mask::documents(&Tensor::from([[0i64, 0, 1]]));
     /// let keep = mask.tensor([1, 1, 3, 3], Align::TopLeft);
     /// assert_eq!(keep.select(-2, 2).to_vec(), [false, false, true]);
@@ -188,7 +188,7 @@ impl Mask {
     /// If `n` is 0.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
+    /// use retrograd::nn::attention::{Align, Mask};
     /// let keep = Mask::chunks(2).tensor([1, 1, 3, 4], Align::TopLeft);
     /// assert_eq!(keep.to_vec(), [true, true, false, false, true, true, false, false, false, false, true, true]);
     /// ```
@@ -208,8 +208,8 @@ impl Mask {
     /// If `size` is 0 or the layout is not `[nq, nk]` or `[H, nq, nk]`.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::{Align, Mask};
+    /// use retrograd::prelude::*;
     /// let layout = Tensor::from([[true, false], [true, true]]);
     /// let keep = Mask::blocks(2, &layout).tensor([1, 1, 4, 4], Align::TopLeft);
     /// assert_eq!(keep.select(-2, 1).to_vec(), [true, true, false, false]);
@@ -238,8 +238,8 @@ impl Mask {
     /// If it does not have four axes.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::{Align, Mask};
+    /// use retrograd::prelude::*;
     /// let keep = Tensor::from_fn([2, 1, 1, 2], |i| i[0] == i[3]);
     /// let mask = Mask::keep(&keep).tensor([2, 1, 1, 2], Align::TopLeft);
     /// assert_eq!(mask.to_vec(), [true, false, false, true]);
@@ -271,8 +271,8 @@ impl Mask {
     /// If it does not have four axes.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::{Align, Mask};
+    /// use retrograd::prelude::*;
     /// let drop = Tensor::from_fn([1, 1, 1, 2], |i| i[3] == 0); // PyTorch's nn.MultiheadAttention
     /// assert_eq!(Mask::drop(&drop).tensor([1, 1, 1, 2], Align::TopLeft).to_vec(), [false, true]);
     /// ```
@@ -313,8 +313,8 @@ impl Mask {
     /// If it is not a matrix.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
-    /// # use retrograd_tensor::Tensor;
+    /// use retrograd::nn::attention::{Align, Mask};
+    /// use retrograd::prelude::*;
     /// // Two sequences of two queries; the first key of the first is padding.
     /// let keep = Tensor::from([[false, true], [true, true]]);
     /// let mask = Mask::keep_keys(&keep).tensor([2, 1, 2, 2], Align::TopLeft);
@@ -344,7 +344,7 @@ impl Mask {
     /// a pair attends. `name` is for printing.
     ///
     /// ```
-    /// # use retrograd_nn::attention::{Mask, Align};
+    /// use retrograd::nn::attention::{Align, Mask};
     /// let even = Mask::from_fn("even", |at| at.key % 2 == 0);
     /// assert_eq!(even.tensor([1, 1, 1, 3], Align::TopLeft).to_vec(), [true, false, true]);
     /// ```

@@ -1,13 +1,65 @@
-//! Samples from the model.
+//! Text that continues a prompt: `sample`, and samples after training.
 
-use crate::cli::Args;
+use crate::attention;
+use crate::cli::{ModelFlags, Sampling};
 use crate::output::{self, note, print, say};
 use crate::run::Run;
-use crate::stop::Result;
+use crate::stop::{Result, usage};
+use crate::values::count;
+use clap::Args;
 use indicatif::HumanCount;
+use retrograd::nn::training::Purpose;
 use retrograd::nn::until;
 use retrograd::prelude::*;
+use std::path::PathBuf;
 use std::time::Instant;
+
+/// Continue a text with a trained model
+#[derive(Args, Debug)]
+pub struct Sample {
+    /// The text to continue
+    prompt: String,
+
+    #[command(flatten)]
+    pub model: ModelFlags,
+
+    /// Number of tokens to generate
+    #[arg(long, value_name = "N", value_parser = count(100_000_000), default_value_t = 500)]
+    tokens: u64,
+
+    /// Seed [default: that of the run]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Also write a page that shows the attention of every head within the sample
+    #[arg(long, value_name = "FILE")]
+    attention_page: Option<PathBuf>,
+
+    #[command(flatten)]
+    sampling: Sampling,
+}
+
+/// Prints the prompt and its continuation.
+pub fn sample(args: &Sample, quiet: bool) -> Result<()> {
+    if args.prompt.is_empty() {
+        return usage("the prompt is empty: give it at least one character");
+    }
+    args.sampling.check()?;
+    let ModelFlags { out, checkpoint, tokenizer } = &args.model;
+    let run = Run::of_folder(out.as_deref(), *checkpoint, tokenizer.as_ref())?;
+    let seed = args.seed.unwrap_or_else(|| Purpose::Samples.seed(run.recipe.seed));
+    with_matmul_precision(run.recipe.precision, || {
+        let rng = &mut Rng::new(seed);
+        let printed = print_sample(&run, &args.prompt, args.tokens, &args.sampling, rng, || {})?;
+        if !quiet {
+            printed.speed.note();
+        }
+        match &args.attention_page {
+            Some(path) => attention::of_sample(&run, printed.prompt, &printed.tokens, path),
+            None => Ok(()),
+        }
+    })
+}
 
 /// The prompts of the samples after training on the default text.
 const TALES: [&str; 3] = ["Once upon a time", "\"Good morning,\" said the fox", "THE LOST"];
@@ -15,7 +67,7 @@ const TALES: [&str; 3] = ["Once upon a time", "\"Good morning,\" said the fox", 
 /// The prompts of the samples after training: for a text of the user, the first words of some of
 /// its paragraphs.
 pub fn prompts(run: &Run, beginnings: &[String]) -> Vec<String> {
-    if run.source.file.is_none() {
+    if run.source.as_ref().is_some_and(|source| source.file.is_none()) {
         return TALES.map(str::to_string).to_vec();
     }
     let some = (0..3).map(|i| &beginnings[i * beginnings.len() / 3]);
@@ -27,7 +79,7 @@ pub fn prompts(run: &Run, beginnings: &[String]) -> Vec<String> {
 }
 
 /// As many whole words of a text as fit into `most` characters; if there is none, `most` characters.
-pub fn first_words(text: &str, most: usize) -> String {
+fn first_words(text: &str, most: usize) -> String {
     let line: Vec<char> = text.chars().map(|c| if c == '\n' { ' ' } else { c }).collect();
     if line.len() <= most {
         return text.to_string();
@@ -59,7 +111,7 @@ impl Speed {
 }
 
 /// A sample that was printed.
-pub struct Sample {
+pub struct Printed {
     /// The prompt and its continuation, as tokens.
     pub tokens: Vec<i64>,
     /// The number of tokens of the prompt.
@@ -69,20 +121,20 @@ pub struct Sample {
 
 /// Prints the prompt and its continuation by the model, `count` tokens or up to a text of `--stop`.
 /// `each` is called after each token.
-pub fn print_sample<O>(
-    run: &Run<O>,
+pub fn print_sample(
+    run: &Run,
     prompt: &str,
-    count: usize,
-    args: &Args,
+    count: u64,
+    args: &Sampling,
     rng: &mut Rng,
     each: impl Fn(),
-) -> Result<Sample> {
+) -> Result<Printed> {
     let tokens = run.encode(prompt)?;
     let mut all = tokens.clone();
     print(format_args!("{prompt}"));
     let mut speed = Speed::default();
     let begin = Instant::now();
-    let generated = run.model.generate(&tokens, args.sampler(), rng).take(count);
+    let generated = run.model.generate(&tokens, args.sampler(), rng).take(count as usize);
     let mut stream = Some(run.tokenizer.decode_stream_after(&tokens));
     // At the end, what is left of an incomplete character.
     let texts = generated.inspect(|&token| all.push(token)).map(Some).chain([None]);
@@ -101,15 +153,12 @@ pub fn print_sample<O>(
     speed.seconds = begin.elapsed().as_secs_f64();
     speed.tokens = all.len() - tokens.len();
     say!("");
-    Ok(Sample { tokens: all, prompt: tokens.len(), speed })
+    Ok(Printed { tokens: all, prompt: tokens.len(), speed })
 }
 
-/// Characters of the sentence whose attention weights are shown, and the most tokens of it.
-const SENTENCE: usize = 36;
-
-/// The first tokens of a sentence, as many as are shown.
-pub fn sentence_tokens(run: &Run, sentence: &str) -> Result<Vec<i64>> {
-    let most = SENTENCE.min(run.recipe.context);
+/// The first tokens of a sentence, at most so many, and as many as fit into the context.
+pub fn sentence_tokens(run: &Run, sentence: &str, most: usize) -> Result<Vec<i64>> {
+    let most = most.min(run.recipe.context);
     let mut tokens = run.encode(&first_words(sentence, most))?;
     tokens.truncate(most);
     Ok(tokens)

@@ -1,9 +1,12 @@
-//! The attention explorer of a run or of a sample: `--attention-page`.
+//! What the heads of a model attend to: `attention`, and `--attention-page` of a run or a sample.
 
+use crate::cli::ModelFlags;
 use crate::output::note;
 use crate::run::Run;
-use crate::samples::first_words;
+use crate::sample::sentence_tokens;
+use crate::session::Session;
 use crate::stop::{OrFailed, Result};
+use clap::Args;
 use retrograd::prelude::*;
 use retrograd::study::{AttentionExplorer, ExplorerText};
 use std::cell::RefCell;
@@ -14,6 +17,37 @@ const SENTENCE: usize = 64;
 const SAMPLE: usize = 256;
 /// The most snapshots of a run, about.
 const SNAPSHOTS: u64 = 12;
+
+/// Write a page of what every head of a model attends to within a text
+///
+/// The page is interactive: heads can be switched off, and queries followed through the layers. Only as many tokens
+/// are shown as fit into the context, and at most 256.
+#[derive(Args, Debug)]
+pub struct Attention {
+    /// The text
+    text: String,
+
+    #[command(flatten)]
+    pub model: ModelFlags,
+
+    /// The file of the page
+    #[arg(long, value_name = "FILE", default_value = "out/attention.html")]
+    page: PathBuf,
+}
+
+/// Writes the page.
+pub fn attention(args: &Attention) -> Result<()> {
+    let ModelFlags { out, checkpoint, tokenizer } = &args.model;
+    let run = Run::of_folder(out.as_deref(), *checkpoint, tokenizer.as_ref())?;
+    let tokens = run.encode(&args.text)?;
+    if let Some(folder) = args.page.parent() {
+        let making = format!("cannot make the folder {}", folder.display());
+        std::fs::create_dir_all(folder).or_failed(making)?;
+    }
+    with_matmul_precision(run.recipe.precision, || {
+        of_sample(&run, tokens.len(), &tokens, &args.page)
+    })
+}
 
 /// The attention of a model within one sentence, at several evaluations of its training.
 pub struct AttentionLooks {
@@ -27,10 +61,8 @@ pub struct AttentionLooks {
 
 impl AttentionLooks {
     /// Looks at this sentence, for a page at `path`; `eval_every` steps are between evaluations.
-    pub fn new<O>(run: &Run<O>, sentence: &str, path: &Path, eval_every: u64) -> Result<Self> {
-        let most = SENTENCE.min(run.recipe.context);
-        let mut tokens = run.encode(&first_words(sentence, most))?;
-        tokens.truncate(most);
+    pub fn new(run: &Run, sentence: &str, path: &Path, eval_every: u64) -> Result<Self> {
+        let tokens = sentence_tokens(run, sentence, SENTENCE)?;
         let evaluations = run.recipe.steps.div_ceil(eval_every);
         Ok(AttentionLooks {
             path: path.to_path_buf(),
@@ -43,12 +75,13 @@ impl AttentionLooks {
 
     /// Records the model as it is, and writes the page. A page that cannot be written does not end the
     /// training.
-    pub fn record<O>(&self, run: &Run<O>) {
-        if !(run.step.is_multiple_of(self.every) || run.step == run.recipe.steps) {
+    pub fn record(&self, session: &Session<'_>) {
+        let (run, step) = (session.run, session.step());
+        if !(step.is_multiple_of(self.every) || step == run.recipe.steps) {
             return;
         }
         let mut explorer = self.explorer.borrow_mut();
-        let snapshot = format!("step {}", run.step);
+        let snapshot = format!("step {step}");
         explorer.record_gpt(&snapshot, &run.model, &self.text, &self.tokens);
         if let Err(why) = explorer.page.write(&self.path) {
             note!("warning: cannot write the attention page: {why}");
@@ -58,7 +91,7 @@ impl AttentionLooks {
 
 /// Writes a page of the attention within a prompt and its continuation, as far as they fit into the
 /// context.
-pub fn of_sample<O>(run: &Run<O>, prompt: usize, tokens: &[i64], path: &Path) -> Result<()> {
+pub fn of_sample(run: &Run, prompt: usize, tokens: &[i64], path: &Path) -> Result<()> {
     let tokens = &tokens[..tokens.len().min(run.recipe.context).min(SAMPLE)];
     let text = text_of(run, "a sample", tokens).generated_after(prompt.min(tokens.len()));
     let mut explorer = explorer("Attention in a sample");
@@ -73,7 +106,7 @@ fn explorer(title: &str) -> AttentionExplorer {
     AttentionExplorer::new(title).ablations(true)
 }
 
-fn text_of<O>(run: &Run<O>, name: &str, tokens: &[i64]) -> ExplorerText {
+fn text_of(run: &Run, name: &str, tokens: &[i64]) -> ExplorerText {
     let labels = tokens.iter().map(|&token| run.tokenizer.label(token));
     ExplorerText::new(name, labels).tokens(tokens.iter().copied())
 }

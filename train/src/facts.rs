@@ -1,0 +1,97 @@
+//! What a run is, in words: printed before training, and shown on its page.
+
+use crate::output::note;
+use crate::recipe::{Recipe, rounded};
+use crate::session::Session;
+use retrograd::prelude::*;
+use retrograd::study::grouped;
+
+/// A number of things, by the name of one and of many.
+fn number(n: usize, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(n as u64), if n == 1 { one } else { many })
+}
+
+/// The processes of a run and their threads.
+pub fn processes(session: &Session<'_>) -> String {
+    let threads = number(retrograd::tensor::threads(), "thread", "threads");
+    format!("{} with {threads}", number(session.ranks.count(), "process", "processes"))
+}
+
+/// The text, the model and the steps of a run, each with its name.
+pub fn facts(session: &Session<'_>) -> Vec<(&'static str, String)> {
+    let Session { run, text, corpus, .. } = *session;
+    let r = &run.recipe;
+    let count = |n: usize| grouped(n as u64);
+    let documents = match text.documents.len() {
+        1 => String::new(),
+        n => format!("{} documents, ", count(n)),
+    };
+    let parts = r.parts();
+    let mut facts = vec![
+        (
+            "text",
+            format!(
+                "{}: {documents}{} tokens of {} different ones ({}), of which the last {} are held out",
+                run.source_name(),
+                count(corpus.train().len() + corpus.held_out().len()),
+                count(run.tokenizer.vocab_size()),
+                r.tokenizer,
+                count(corpus.held_out().len())
+            ),
+        ),
+        (
+            "model",
+            format!(
+                "{} layers, {} heads, {} wide, context {}: {} parameters{}{parts}",
+                r.layers,
+                r.heads,
+                count(r.width),
+                count(r.context),
+                count(run.model.num_parameters()),
+                if parts.is_empty() { "" } else { "; " }
+            ),
+        ),
+        (
+            "step",
+            format!(
+                "{} of {} tokens in {}; {}",
+                number(r.batch, "sequence", "sequences"),
+                count(r.context),
+                number(r.number_of_shards(), "shard", "shards"),
+                r.schedule_in_words()
+            ),
+        ),
+    ];
+    if let Some(origin) = &run.history.init_from {
+        let step = grouped(origin.step);
+        facts.push(("weights", format!("begun with those of {} after step {step}", origin.run)));
+    }
+    if let Some(changed) = run.history.changed_steps.last() {
+        let lr = |steps, at| rounded(Recipe { steps, ..r.clone() }.schedule().lr(at));
+        let (at, before) = (changed.at, changed.before);
+        let text = format!(
+            "until step {at} that of {before} steps; there the learning rate went from {} to {}",
+            lr(before, at.saturating_sub(1)),
+            lr(changed.after, at)
+        );
+        facts.push(("schedule", text));
+    }
+    if r.precision != MatmulPrecision::F32 {
+        let missing = if r.precision.is_supported() { "" } else { "; this CPU has f32 only" };
+        facts.push(("products", format!("of matrices in {}{missing}", r.precision)));
+    }
+    facts
+}
+
+/// Prints what is trained, and where.
+pub fn introduce(session: &Session<'_>) {
+    let step = session.step();
+    let from = if step > 0 { format!(" from step {step} on") } else { String::new() };
+    let steps = session.run.recipe.steps;
+    let training =
+        format!("{steps} steps{from}, on {}; Ctrl-C stops and saves", processes(session));
+    let rest = [("training", training), ("folder", session.folder.name() + "\n")];
+    for (name, text) in facts(session).into_iter().chain(rest) {
+        note!("{name:<9}{text}");
+    }
+}

@@ -1,0 +1,136 @@
+//! Named recipes.
+
+use crate::recipe::{OptimizerKind, Recipe, ScheduleKind};
+use crate::tokenizer::TokenizerKind;
+use clap::ValueEnum;
+use retrograd::nn::{AttentionKind, MlpKind, NormKind, Positions};
+use retrograd::prelude::*;
+
+/// A named recipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// The recipe of fast for 2000 steps, for the generated tales
+    Tales,
+    /// nanoGPT's recipe for CPUs: 4 layers, 4 heads, 128 wide, context 64, batch 12, 2000 steps
+    NanogptCpu,
+    /// The size of nanogpt-cpu with the parts of current small models: RMS norm, rotary positions, QK-norm,
+    /// grouped queries, squared ReLU
+    Modern,
+    /// The lowest loss on tinyshakespeare after some seconds: 3 layers with the parts of modern and
+    /// ReLU, trained by Muon for 240 steps
+    Fast,
+    /// The lowest loss on tinyshakespeare after an hour on two cores: 6 layers, 4 heads, 256 wide, context
+    /// 256, batch 32, dropout 0.2, the parts of modern, trained by Muon for 4000 steps
+    Best,
+    /// The size of nanogpt-cpu with the parts of Llama: RMS norm, rotary positions, SwiGLU
+    Llama,
+    /// nanoGPT's "baby GPT": 6 layers, 6 heads, 384 wide, context 256, batch 64, dropout 0.2,
+    /// 5000 steps. Takes many hours on a CPU
+    Baby,
+    /// Trains in seconds, for a first test: 2 layers, 2 heads, 32 wide, context 32
+    Tiny,
+}
+
+impl Preset {
+    /// The name, as `--preset` has it.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
+    }
+
+    pub fn recipe(self) -> Recipe {
+        let nanogpt = Recipe::default();
+        match self {
+            Preset::Tales => Recipe { steps: 2000, ..Preset::Fast.recipe() },
+            Preset::NanogptCpu => nanogpt,
+            Preset::Modern => Recipe { lr: 4e-3, ..nanogpt }.with_parts(GptConfig::modern()),
+            Preset::Llama => Recipe { lr: 4e-3, ..nanogpt }.with_parts(GptConfig::llama()),
+            Preset::Fast => Recipe {
+                layers: 3,
+                heads: 2,
+                mlp: MlpKind::Relu,
+                optimizer: OptimizerKind::Muon,
+                schedule: ScheduleKind::Wsd,
+                batch: 16,
+                steps: 240,
+                lr: 0.02,
+                ..nanogpt.with_parts(GptConfig::modern())
+            },
+            Preset::Best => Recipe {
+                layers: 6,
+                heads: 4,
+                width: 256,
+                context: 256,
+                dropout: 0.2,
+                optimizer: OptimizerKind::Muon,
+                schedule: ScheduleKind::Wsd,
+                momentum: Some(0.95),
+                weight_decay: Some(0.1),
+                adam_lr: Some(4e-3),
+                batch: 32,
+                steps: 4000,
+                lr: 0.02,
+                ..nanogpt.with_parts(GptConfig::modern())
+            },
+            Preset::Baby => Recipe {
+                layers: 6,
+                heads: 6,
+                width: 384,
+                context: 256,
+                dropout: 0.2,
+                batch: 64,
+                steps: 5000,
+                ..nanogpt
+            },
+            Preset::Tiny => Recipe {
+                layers: 2,
+                heads: 2,
+                width: 32,
+                context: 32,
+                batch: 8,
+                steps: 500,
+                lr: 3e-3,
+                ..nanogpt
+            },
+        }
+    }
+}
+
+impl Default for Recipe {
+    /// nanoGPT's recipe for CPUs.
+    fn default() -> Self {
+        Recipe {
+            tokenizer: TokenizerKind::Char,
+            layers: 4,
+            heads: 4,
+            width: 128,
+            context: 64,
+            dropout: 0.0,
+            attention: AttentionKind::Causal,
+            key_heads: None,
+            qk_norm: false,
+            norm: NormKind::LayerNorm,
+            mlp: MlpKind::Gelu,
+            positions: Positions::Learned,
+            optimizer: OptimizerKind::AdamW,
+            schedule: ScheduleKind::Cosine,
+            momentum: None,
+            weight_decay: None,
+            adam_lr: None,
+            batch: 12,
+            shards: None,
+            steps: 2000,
+            lr: 1e-3,
+            seed: 1337,
+            precision: MatmulPrecision::F32,
+            config: None,
+        }
+    }
+}
+
+impl Recipe {
+    /// The recipe with the parts of a configuration.
+    fn with_parts(self, parts: GptConfig) -> Recipe {
+        let GptConfig { attention, key_heads, qk_norm, norm, mlp, positions, .. } = parts;
+        Recipe { attention, key_heads, qk_norm, norm, mlp, positions, ..self }
+    }
+}

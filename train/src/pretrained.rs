@@ -1,0 +1,76 @@
+//! Weights in a folder of Hugging Face's `transformers`.
+
+use crate::presets::Preset;
+use crate::recipe::Recipe;
+use crate::run::Run;
+use crate::stop::{OrFailed, Result, usage};
+use crate::tokenizer::TokenizerKind;
+use retrograd::nn::StateDict;
+use retrograd::nn::text::Documents;
+use retrograd::prelude::*;
+use std::path::Path;
+
+/// Whether this is such a folder, and not that of a run.
+pub fn is_there(folder: &Path) -> bool {
+    folder.join("config.json").is_file() && !folder.join("checkpoint.safetensors").exists()
+}
+
+/// The model of a folder, with the tokenizer in `tokenizer.json`, or another one. Weights for tokens that the
+/// tokenizer does not have are left out: vocabularies are often rounded up.
+pub fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
+    let name = folder.display();
+    let file = folder.join("tokenizer.json");
+    let kind = match tokenizer {
+        Some(TokenizerKind::Char | TokenizerKind::Bpe(_)) => {
+            return usage(format!(
+                "the tokenizer of {name} cannot follow from a text: its weights belong to fixed tokens; \
+                 --tokenizer is byte, or a file"
+            ));
+        }
+        Some(kind) => kind.clone(),
+        None if file.exists() => TokenizerKind::File(file),
+        None => {
+            return usage(format!(
+                "there is no {}; --tokenizer byte takes bytes as tokens, or name such a file",
+                file.display()
+            ));
+        }
+    };
+    let tokenizer = kind.make(&Documents::default())?;
+    let model = Gpt::from_pretrained(folder).or_failed("cannot load")?;
+    let (tokens, rows) = (tokenizer.vocab_size(), model.config().vocab);
+    if tokens > rows {
+        return usage(format!(
+            "the vocabularies differ: {kind} has {tokens} tokens, and {name} has weights for {rows}; name another \
+             one by --tokenizer, as --tokenizer byte, which has 256"
+        ));
+    }
+    let config = GptConfig { vocab: tokens, ..model.config().clone() };
+    let recipe = Recipe {
+        tokenizer: kind,
+        layers: config.layers,
+        heads: config.heads,
+        width: config.width,
+        context: config.context,
+        dropout: config.dropout,
+        attention: config.attention,
+        key_heads: config.key_heads,
+        qk_norm: config.qk_norm,
+        norm: config.norm,
+        mlp: config.mlp,
+        positions: config.positions,
+        batch: 4,
+        steps: 200,
+        lr: 1e-4,
+        config: Some(config),
+        ..Preset::NanogptCpu.recipe()
+    };
+    let run = Run::new(recipe, None, tokenizer).or_else(usage)?;
+    let weights: StateDict = model.state_dict();
+    let of_tokens = run.model.state_dict().into_iter().map(|(name, new)| {
+        let value = weights[&name].narrow(0, 0, new.size(0));
+        (name, value)
+    });
+    run.model.load_state_dict(&of_tokens.collect()).or_failed(format!("cannot use {name}"))?;
+    Ok(run)
+}

@@ -1,0 +1,193 @@
+//! A run while it is trained: its trainer and what it is trained on.
+
+use crate::checkpoints::Best;
+use crate::cli::{program, quoted};
+use crate::folder::Folder;
+use crate::line::{Evaluation, PerByte, Step};
+use crate::log::Log;
+use crate::ranks::Ranks;
+use crate::recipe::{CLIP, Recipe};
+use crate::run::Run;
+use crate::signals::StopRequest;
+use crate::stop::{OrFailed, Result, Stop, failed};
+use crate::text::Text;
+use crate::watch::Watch;
+use retrograd::distributed::{DataParallel, GradientSum};
+use retrograd::nn::ConfigError;
+use retrograd::nn::checkpoint::{Checkpoint, CheckpointError};
+use retrograd::nn::optim::StepError;
+use retrograd::nn::text::{Corpus, TextMetrics, Window};
+use retrograd::nn::training::{self, TrainError, Trainer, TrainerConfig};
+use retrograd::prelude::*;
+use std::fmt::Display;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the error of a run that diverged says.
+pub const LR_TOO_HIGH: &str = "The learning rate may be too high";
+
+/// What all parts of training need.
+pub struct Session<'a> {
+    pub run: &'a Run,
+    pub text: &'a Text,
+    pub corpus: &'a Corpus,
+    pub folder: &'a Folder,
+    pub ranks: &'a Ranks,
+    pub trainer: Trainer<'a>,
+    /// Divides steps among the ranks.
+    pub parallel: Arc<DataParallel>,
+    /// The evaluation during training with the lowest held-out loss.
+    pub best: Option<Best>,
+}
+
+impl<'a> Session<'a> {
+    /// Before the first step. `all_reduce`: gradients are added in an order that MPI chooses.
+    pub fn new(
+        run: &'a Run,
+        (text, corpus): (&'a Text, &'a Corpus),
+        folder: &'a Folder,
+        ranks: &'a Ranks,
+        all_reduce: bool,
+    ) -> std::result::Result<Session<'a>, ConfigError> {
+        let recipe = &run.recipe;
+        let sum = if all_reduce { GradientSum::AllReduce } else { GradientSum::default() };
+        let parallel = Arc::new(DataParallel::new(&run.model, ranks.comm()).with_reduction(sum));
+        let optimizer = parallel.optimizer(|owned| recipe.optimizer(owned))?;
+        let Recipe { batch, shards, seed, .. } = *recipe;
+        let config = TrainerConfig { schedule: recipe.schedule(), batch, shards, clip: CLIP, seed };
+        let trainer = Trainer::new(&run.model, corpus, optimizer, config);
+        let trainer = trainer.with_strategy(parallel.clone());
+        Ok(Session { run, text, corpus, folder, ranks, trainer, parallel, best: run.best })
+    }
+
+    /// The steps that were taken.
+    pub fn step(&self) -> u64 {
+        self.trainer.steps()
+    }
+
+    /// Takes a step. An error may be that of this rank alone. `watch` observes the step; its time does not count.
+    pub fn take_step(&mut self, mut watch: Option<&mut Watch<'_>>) -> Result<Step> {
+        let start = Instant::now();
+        let stepped = self.trainer.step_with(|grads| {
+            if let Some(watch) = &mut watch {
+                watch.gradients(grads);
+            }
+        });
+        let taken = match stepped {
+            Ok(step) => step,
+            Err(TrainError::Optimizer(StepError::NotFinite(names))) => {
+                let (first, all) = (&names[0], names.len());
+                let why = format!("the gradient of {first} is not finite ({all} such parameters)");
+                return self.diverged(why);
+            }
+            Err(why @ TrainError::Loss(_)) => return self.diverged(why),
+            Err(e) => return failed(e),
+        };
+        let aside = watch.map_or(Duration::ZERO, |watch| watch.gradients_time);
+        let seconds = start.elapsed().saturating_sub(aside).as_secs_f64();
+        let Recipe { batch, context, .. } = self.run.recipe;
+        let ms = |time: Duration| (self.ranks.count() > 1).then_some(time.as_secs_f64() * 1e3);
+        let exchange = self.parallel.timing();
+        Ok(Step {
+            step: taken.number,
+            loss: taken.loss,
+            lr: taken.lr,
+            grad_norm: taken.grad_norm,
+            ms: seconds * 1e3,
+            tokens_per_s: (batch * context) as f64 / seconds,
+            exchange_ms: ms(exchange.total),
+            exposed_ms: ms(exchange.exposed),
+        })
+    }
+
+    /// Metrics on held-out windows, on all ranks; `None` if a signal was received.
+    pub fn metrics(&self, windows: &[Window<'_>], request: &StopRequest) -> Option<TextMetrics> {
+        training::evaluate(&self.run.model, windows, &*self.parallel, &|| request.is_made())
+    }
+
+    /// The loss on some held-out windows.
+    pub fn evaluate(&self, windows: &[Window<'_>]) -> Result<Evaluation> {
+        let metrics = self.metrics(windows, &StopRequest::default()).unwrap_or_default();
+        let val_loss = metrics.loss();
+        if !val_loss.is_finite() {
+            return self.diverged(format!("the loss on held-out text is {val_loss}"));
+        }
+        let per_byte = Some(PerByte::of(&metrics, self.corpus.lost_share()));
+        Ok(Evaluation { step: self.step(), val_loss, per_byte })
+    }
+
+    /// Writes the checkpoint of the trainer atomically, to this folder or another one: after a crash, the file is
+    /// the old one or the new one.
+    pub fn save(&self, folder: &Folder, mut file: Checkpoint) -> Result<()> {
+        folder.check()?;
+        let weights = self.run.model.state_dict();
+        // Without a copy, for which there may be no memory.
+        let non_finite = |w: &Tensor| w.contiguous().as_slice().iter().any(|x| !x.is_finite());
+        if let Some((name, _)) = weights.iter().find(|(_, w)| non_finite(w)) {
+            return self.diverged(format!("the weights are not finite in {name}"));
+        }
+        file.note("recipe", &self.run.recipe);
+        file.note("text", &self.run.source);
+        file.note("tokenizer", &self.run.tokenizer);
+        file.note("best", &self.best);
+        file.note("history", &self.run.history);
+        file.save(&folder.checkpoint()).or_failed("cannot save")
+    }
+
+    /// The error of a run that diverged, which is the same on all ranks. The last checkpoint is kept.
+    pub fn diverged<T>(&self, why: impl Display) -> Result<T> {
+        if !self.ranks.is_first() {
+            return Err(Stop::Reported(1));
+        }
+        let path = self.folder.checkpoint();
+        // Only its metadata, which needs little memory.
+        let saved = Checkpoint::load_filtered(&path, |_| false);
+        let kept = match saved.and_then(|file| file.read_note::<u64>("step")) {
+            Ok(step) => format!("{} still holds step {step}", path.display()),
+            Err(CheckpointError::Io(_, e)) if e.kind() == ErrorKind::NotFound => {
+                "Nothing was saved".to_string()
+            }
+            Err(e) => format!("What was saved cannot be read: {e}"),
+        };
+        failed(format!(
+            "stopped at step {}: {why}. {kept}. {LR_TOO_HIGH}: try a --lr below {}",
+            self.step(),
+            self.run.recipe.lr
+        ))
+    }
+
+    /// `stop`, if the folder is still there. Otherwise the run is saved in another one.
+    pub fn rescue(&self, file: &Checkpoint, log: &mut Log, stop: Stop) -> Result<()> {
+        let Err(gone) = self.folder.check() else { return Err(stop) };
+        let mut said = gone.text().to_string();
+        for fallback in self.folder.fallbacks() {
+            let saved = fallback.and_then(|other| {
+                self.save(&other, file.clone())?;
+                log.move_to(&other)?;
+                Ok(other)
+            });
+            match saved {
+                Ok(other) => return failed(format!("{said}. {}", self.stopped(&other))),
+                Err(why) => said = format!("{said}; {}", why.text()),
+            }
+        }
+        failed(said)
+    }
+
+    /// The end by a signal, whose exit code is the conventional one.
+    pub fn interrupted(&self, code: u8) -> Stop {
+        Stop::Interrupted(self.stopped(self.folder), code)
+    }
+
+    /// Where the run stopped, and how to continue it.
+    pub fn stopped(&self, folder: &Folder) -> String {
+        let (name, program) = (folder.name(), program());
+        format!(
+            "Stopped after step {} of {}, saved in {name}. To resume:\n    {program} resume --out {}",
+            self.step(),
+            self.run.recipe.steps,
+            quoted(&name)
+        )
+    }
+}

@@ -1,0 +1,147 @@
+//! The training loop.
+
+use crate::agree::Status;
+use crate::attention::AttentionLooks;
+use crate::checkpoints::Best;
+use crate::evaluate::spread;
+use crate::line::{Evaluation, Line};
+use crate::log::Log;
+use crate::progress::Progress;
+use crate::session::Session;
+use crate::signals::StopRequest;
+use crate::stop::{Result, failed};
+use crate::watch::{Norms, Parts, Watch};
+use crate::xray;
+use retrograd::nn::checkpoint::Checkpoint;
+use retrograd::prelude::*;
+
+/// Checkpoints and evaluations of a run.
+pub struct Plan {
+    /// Steps between evaluations.
+    pub eval_every: u64,
+    /// How many checkpoints of evaluations are kept, beside the last and the best one.
+    pub keep: Option<usize>,
+    /// Steps between looks at the model for the page of the run, if there is one.
+    pub look_every: Option<u64>,
+    /// The numbers of steps after which the next one is recorded as a page.
+    pub xray: xray::Plan,
+    /// The attention page, on rank 0.
+    pub attention: Option<AttentionLooks>,
+}
+
+/// Takes the remaining steps. Before the first step, every `eval_every` steps and after the last one,
+/// the held-out loss is evaluated, always on the same windows, and a checkpoint written. The checkpoint is also
+/// written on a signal and if the log cannot be written.
+///
+/// All ranks take the same way through this function. Rank 0 alone has a log and writes to the folder; the
+/// others learn from it whether that failed.
+pub fn train(
+    session: &mut Session<'_>,
+    mut log: Option<&mut Log>,
+    plan: &Plan,
+    progress: &mut Progress,
+    request: &StopRequest,
+) -> Result<()> {
+    let Session { run, corpus, folder, ranks, .. } = *session;
+    let held_out = spread(&corpus.windows(run.recipe.context));
+    let last = run.recipe.steps;
+    // Before the first step. The checkpoint is saved first, so every folder with a log has one.
+    let is_new = log.as_ref().is_some_and(|log| log.lines.is_empty());
+    if session.step() == 0 && ranks.share(&is_new)[0] {
+        let file = session.trainer.checkpoint();
+        ranks.agree(file.map_or(Ok(()), |file| session.save(folder, file)))?;
+        let evaluation = session.evaluate(&held_out)?;
+        progress.evaluation(&evaluation);
+        let logged =
+            log.as_mut().map_or(Ok(()), |log| log.write(folder, Line::Evaluation(evaluation)));
+        if let Some(page) = log.as_mut().and_then(|log| log.page.as_mut()) {
+            page.evaluated(session, Some(Norms::default()));
+        }
+        ranks.agree(logged)?;
+    }
+    // Before the first step, or if there is none.
+    if session.step() == 0 || session.step() == last {
+        plan.attention.iter().for_each(|looks| looks.record(session));
+    }
+    // The program may have been killed between the checkpoint and its copy.
+    if ranks.is_first() && session.best.is_some_and(|best| best.step == session.step()) {
+        folder.copy_as_best()?;
+    }
+    let parts = Parts::of(&run.model);
+    let is_recorded = |step| ranks.is_first() && plan.xray.steps.contains(&step);
+    let mut before = None;
+    while session.step() < last {
+        if is_recorded(session.step()) {
+            plan.xray.write(session, before.as_ref());
+        }
+        let next = session.step() + 1;
+        before = is_recorded(next).then(|| run.model.state_dict());
+        let evaluate = next.is_multiple_of(plan.eval_every) || next == last;
+        let looks = plan.look_every.is_some_and(|n| next.is_multiple_of(n) || next == last);
+        let mut watch = (evaluate && looks).then(|| Watch::begin(&parts));
+        let step = session.take_step(watch.as_mut());
+        let mut logged = Ok(());
+        if let Ok(step) = &step {
+            logged = log.as_mut().map_or(Ok(()), |log| log.write(folder, Line::Step(*step)));
+            progress.step(step);
+        }
+        let all = ranks.share(&Status {
+            error: step.as_ref().err().map(|stop| (stop.code(), stop.text().to_string())),
+            signal: request.exit_code(),
+            log_failed: logged.is_err(),
+        });
+        let errors: Vec<_> = all.iter().map(|status| status.error.clone()).collect();
+        if let Some(stop) = ranks.common_error(&errors) {
+            return Err(stop);
+        }
+        let signal = all.iter().find_map(|status| status.signal);
+        let log_failed = all.iter().any(|status| status.log_failed);
+        if !evaluate && signal.is_none() && !log_failed {
+            continue;
+        }
+        let norms = watch.map(|watch| watch.end(&ranks.share(&watch.norms).concat()));
+        let evaluation = evaluate.then(|| session.evaluate(&held_out)).transpose();
+        let mut is_best = false;
+        if let Ok(Some(evaluation @ Evaluation { step, val_loss, .. })) = &evaluation {
+            progress.evaluation(evaluation);
+            is_best = session.best.is_none_or(|best| *val_loss < best.val_loss);
+            if is_best {
+                session.best = Some(Best { step: *step, val_loss: *val_loss });
+            }
+        }
+        let session = &*session;
+        // The other ranks have no state, and wait for what rank 0 reports.
+        let record = |file: &Checkpoint, log: &mut Log| {
+            if let Some(evaluation) = evaluation? {
+                logged = logged.and_then(|()| log.write(folder, Line::Evaluation(evaluation)));
+            }
+            session.save(folder, file.clone())?;
+            if let Some(page) = log.page.as_mut().filter(|_| evaluate) {
+                page.evaluated(session, norms);
+            }
+            if is_best {
+                folder.copy_as_best()?;
+            }
+            if let Some(count) = plan.keep.filter(|_| evaluate) {
+                folder.keep(session.step(), count)?;
+            }
+            match (logged, signal) {
+                (Err(why), _) => failed(format!("{}. {}", why.text(), session.stopped(folder))),
+                (Ok(()), Some(code)) => Err(session.interrupted(code)),
+                (Ok(()), None) => Ok(()),
+            }
+        };
+        let recorded = match (session.trainer.checkpoint(), &mut log) {
+            (Some(file), Some(log)) => {
+                record(&file, log).or_else(|stop| session.rescue(&file, log, stop))
+            }
+            _ => Ok(()),
+        };
+        ranks.agree(recorded)?;
+        plan.attention.iter().for_each(|looks| looks.record(session));
+    }
+    if is_recorded(last) {
+        plan.xray.write(session, before.as_ref());
+    }
+    Ok(())
+}
