@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The conditions now.
 ///
 /// ```
-/// assert!(retrograd_study::conditions::sentence().contains(" threads, "));
+/// assert!(retrograd::study::conditions::sentence().contains(" threads, "));
 /// ```
 pub fn sentence() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

@@ -35,7 +35,7 @@ impl Reading {
     /// Reads the counters.
     ///
     /// ```
-    /// use retrograd_study::load::Reading;
+    /// use retrograd::study::load::Reading;
     /// let before = Reading::now();
     /// assert!(before.since().to_string().starts_with("other processes used "));
     /// ```

@@ -114,7 +114,7 @@ macro_rules! kinds {
             /// The number of its paper at arxiv.org; empty if it has none.
             ///
             /// ```
-            /// # use retrograd_nn::AttentionKind;
+            /// use retrograd::nn::AttentionKind;
             /// assert_eq!(AttentionKind::Softcap.arxiv(), "2408.00118");
             /// ```
             pub fn arxiv(self) -> &'static str {
