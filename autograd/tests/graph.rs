@@ -3,44 +3,13 @@
 use retrograd_autograd::{
     Backprop, Cx, Fused, Id, InputGrads, Op, Slot, Var, grad, no_grad, sharded, with_threads,
 };
+use retrograd_support::panics::{panic_here, panic_text};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::ops::activation::Gelu;
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind, set_hook, take_hook};
-use std::sync::Once;
+use std::panic::catch_unwind;
 
 fn leaf(x: f64) -> Var<f64> {
     Var::leaf(Tensor::scalar(x))
-}
-
-fn message(f: impl FnOnce() + std::panic::UnwindSafe) -> String {
-    let panic = catch_unwind(f).expect_err("should panic");
-    panic
-        .downcast_ref::<String>()
-        .cloned()
-        .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
-        .unwrap()
-}
-
-/// The message of the panic that `f` ends with, which must be reported at a line of this call.
-#[track_caller]
-fn reported_here(f: impl FnOnce()) -> String {
-    thread_local! {
-        static PLACE: Cell<Option<(String, u32)>> = const { Cell::new(None) };
-    }
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let before = take_hook();
-        set_hook(Box::new(move |info| {
-            PLACE.set(info.location().map(|l| (l.file().to_string(), l.line())));
-            before(info);
-        }));
-    });
-    let here = Location::caller();
-    let text = message(AssertUnwindSafe(f));
-    let (file, line) = PLACE.take().expect("a place");
-    assert!(file == here.file() && line.abs_diff(here.line()) <= 2, "{file}:{line}: {text}");
-    text
 }
 
 #[test]
@@ -49,36 +18,36 @@ fn invalid_calls_are_reported_at_the_line_of_the_caller() {
     let y = x.exp();
     drop(y.backward());
     for text in [
-        reported_here(|| drop(y.backward())),
-        reported_here(|| drop(y.backward_with(&Tensor::scalar(1.0)))),
-        reported_here(|| drop(Backprop::from(&y).retain_graph().run())),
-        reported_here(|| drop(grad(&[(&y, None)], &[&x]))),
-        reported_here(|| drop(sharded(&[1, 1, 1], |_| y.clone()))),
+        panic_here(|| drop(y.backward())),
+        panic_here(|| drop(y.backward_with(&Tensor::scalar(1.0)))),
+        panic_here(|| drop(Backprop::from(&y).retain_graph().run())),
+        panic_here(|| drop(grad(&[(&y, None)], &[&x]))),
+        panic_here(|| drop(sharded(&[1, 1, 1], |_| y.clone()))),
     ] {
         assert!(text.contains("freed by an earlier backward"), "{text}");
     }
     let three = Var::leaf(Tensor::<f64>::ones([3]));
     for (text, want) in [
-        (reported_here(|| drop(three.backward())), "has shape [3], not one element"),
-        (reported_here(|| drop(no_grad(|| x.exp()).backward())), "is a constant"),
-        (reported_here(|| drop(sharded(&[1], |_| three.exp()))), "has shape [3], not one element"),
-        (reported_here(|| drop(sharded(&[1, 1], |_| x.detach()))), "is a constant"),
-        (reported_here(|| drop(sharded(&[], |_| x.exp()))), "sharded: needs the count"),
-        (reported_here(|| with_threads(0, || ())), "with_threads: needs at least 1 thread, got 0"),
+        (panic_here(|| drop(three.backward())), "has shape [3], not one element"),
+        (panic_here(|| drop(no_grad(|| x.exp()).backward())), "is a constant"),
+        (panic_here(|| drop(sharded(&[1], |_| three.exp()))), "has shape [3], not one element"),
+        (panic_here(|| drop(sharded(&[1, 1], |_| x.detach()))), "is a constant"),
+        (panic_here(|| drop(sharded(&[], |_| x.exp()))), "sharded: needs the count"),
+        (panic_here(|| with_threads(0, || ())), "with_threads: needs at least 1 thread, got 0"),
     ] {
         assert!(text.contains(want), "{text}");
     }
     // One element, broadcast to more elements than fit into memory.
     let wide = Var::leaf(Tensor::<f64>::ones([1]).broadcast_to([1 << 45]));
     for (text, name) in [
-        (reported_here(|| drop(wide.relu())), "relu"),
-        (reported_here(|| drop(wide.exp())), "exp"),
-        (reported_here(|| drop(-&wide)), "neg"),
-        (reported_here(|| drop(&wide + 1.0)), "add_scalar"),
-        (reported_here(|| drop(&wide * &wide)), "mul"),
-        (reported_here(|| drop(wide.softmax(0))), "contiguous"),
+        (panic_here(|| drop(wide.relu())), "relu"),
+        (panic_here(|| drop(wide.exp())), "exp"),
+        (panic_here(|| drop(-&wide)), "neg"),
+        (panic_here(|| drop(&wide + 1.0)), "add_scalar"),
+        (panic_here(|| drop(&wide * &wide)), "mul"),
+        (panic_here(|| drop(wide.softmax(0))), "contiguous"),
         (
-            reported_here(|| {
+            panic_here(|| {
                 drop(wide.unsqueeze(1).linear(&Var::constant(Tensor::ones([1, 1])), None))
             }),
             "matmul",
@@ -88,7 +57,7 @@ fn invalid_calls_are_reported_at_the_line_of_the_caller() {
     }
     // Within a pool too, on whichever thread the panic occurs.
     with_threads(3, || {
-        let text = reported_here(|| drop(sharded(&[1; 8], |_| y.clone())));
+        let text = panic_here(|| drop(sharded(&[1; 8], |_| y.clone())));
         assert!(text.contains("freed by an earlier backward"), "{text}");
     });
 }
@@ -146,7 +115,7 @@ fn a_second_pass_requires_a_retained_graph() {
     let first = Backprop::from(&y).retain_graph().run();
     let second = y.backward();
     assert_eq!(first.get(&x).unwrap(), second.get(&x).unwrap());
-    let text = message(move || drop(y.backward()));
+    let text = panic_text(move || drop(y.backward()));
     assert!(text.contains("freed by an earlier backward"), "{text}");
     assert!(text.contains("retain_graph"), "{text}");
 }
@@ -155,12 +124,12 @@ fn a_second_pass_requires_a_retained_graph() {
 fn roots_must_be_scalar_and_tracked() {
     let x = Var::leaf(Tensor::<f64>::ones([3]));
     let y = x.exp();
-    let text = message(move || drop(y.backward()));
+    let text = panic_text(move || drop(y.backward()));
     assert!(text.contains("shape [3]") && text.contains("backward_with"), "{text}");
-    let text = message(|| drop(Var::scalar(1.0).exp().backward()));
+    let text = panic_text(|| drop(Var::scalar(1.0).exp().backward()));
     assert!(text.contains("constant"), "{text}");
     let y = x.exp();
-    let text = message(move || drop(y.backward_with(&Tensor::ones([2]))));
+    let text = panic_text(move || drop(y.backward_with(&Tensor::ones([2]))));
     assert!(text.contains("[3]") && text.contains("[2]"), "{text}");
 }
 
@@ -268,11 +237,11 @@ fn shapes_of_both_layers_are_reported_at_the_line_of_the_caller() {
     let leaf = |shape: &[usize]| Var::leaf(Tensor::<f64>::ones(shape));
     let (x, up, down, wrong) = (leaf(&[2, 3]), leaf(&[4, 3]), leaf(&[3, 4]), leaf(&[7, 7]));
     for (text, name) in [
-        (reported_here(|| drop(x.linear_activation(&wrong, None, Gelu))), "linear"),
-        (reported_here(|| drop(x.feed_forward((&wrong, None), Gelu, (&down, None)))), "linear"),
-        (reported_here(|| drop(x.feed_forward((&up, None), Gelu, (&wrong, None)))), "linear"),
+        (panic_here(|| drop(x.linear_activation(&wrong, None, Gelu))), "linear"),
+        (panic_here(|| drop(x.feed_forward((&wrong, None), Gelu, (&down, None)))), "linear"),
+        (panic_here(|| drop(x.feed_forward((&up, None), Gelu, (&wrong, None)))), "linear"),
         (
-            reported_here(|| drop(x.feed_forward_add((&up, None), Gelu, (&down, None), &wrong))),
+            panic_here(|| drop(x.feed_forward_add((&up, None), Gelu, (&down, None), &wrong))),
             "linear_add",
         ),
     ] {
@@ -381,7 +350,7 @@ fn wrong_rules_are_reported_by_name() {
         })
     };
     let y = one(|_| InputGrads::none());
-    let text = reported_here(|| drop(y.backward()));
+    let text = panic_here(|| drop(y.backward()));
     assert!(text.contains("the rule of `one` gives no gradient to input 0"), "{text}");
 
     let wide = Var::leaf(Tensor::<f64>::ones([3]));
@@ -390,7 +359,7 @@ fn wrong_rules_are_reported_by_name() {
             let x = x.slot();
             move |_, _| InputGrads::of(&x, || Tensor::ones([2]))
         });
-    let text = reported_here(|| drop(y.sum(..).backward()));
+    let text = panic_here(|| drop(y.sum(..).backward()));
     assert!(text.contains("`wide` gives a gradient of shape [2] to input 0, which has shape [3]"));
 
     let mut slot = None;
@@ -404,13 +373,13 @@ fn wrong_rules_are_reported_by_name() {
     let y = Var::from_op(const { &Op::new("second", &["x"]) }, b.value().clone(), [&b], |_| {
         move |_, g| InputGrads::of(&other, || g.clone())
     });
-    let text = reported_here(|| drop(y.backward()));
+    let text = panic_here(|| drop(y.backward()));
     assert!(text.contains("the rule of `second` uses another operation's slot"), "{text}");
     let y = Var::from_op(const { &Op::new("third", &["b"]) }, b.value().clone(), [&b], |[b]| {
         let b = b.slot();
         move |cx, _| InputGrads::of(&b, || cx.input(&slot))
     });
-    let text = message(AssertUnwindSafe(|| drop(y.backward())));
+    let text = panic_text(|| drop(y.backward()));
     assert!(text.contains("the rule of `third` uses another operation's slot"), "{text}");
 }
 
@@ -437,6 +406,6 @@ fn a_definition_that_uses_its_result_is_an_error() {
     let x = leaf(1.0);
     let exp = x.value().exp();
     let [y] = Var::from_fused(&CIRCULAR, [exp.clone()], [&x], |[x]| Circular { x: x.slot(), exp });
-    let text = message(AssertUnwindSafe(|| drop(grad(&[(&y, None)], &[&x]))));
+    let text = panic_text(|| drop(grad(&[(&y, None)], &[&x])));
     assert!(text.contains("the definition of `circular` uses its own result"), "{text}");
 }

@@ -1,11 +1,13 @@
 //! The messages of panics, and their locations.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
+    /// Whether panics of this thread are expected, and not printed.
+    static IS_EXPECTED: Cell<bool> = const { Cell::new(false) };
     static PLACE: RefCell<(String, u32)> = const { RefCell::new((String::new(), 0)) };
 }
 
@@ -17,35 +19,36 @@ pub fn message(panic: Box<dyn Any + Send>) -> String {
     }
 }
 
-/// The message of the panic of `f`.
-#[track_caller]
-pub fn panic_text<R>(f: impl FnOnce() -> R) -> String {
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(_) => panic!("there was no panic"),
-        Err(panic) => message(panic),
-    }
-}
-
-/// The message of the panic of `f`, and the file and line of its location.
-#[track_caller]
-pub fn panic_place<R>(f: impl FnOnce() -> R) -> (String, (String, u32)) {
+/// The message of the panic of `f`, and the file and line of its location; `None` if there is none.
+fn caught<R>(f: impl FnOnce() -> R) -> Option<(String, (String, u32))> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = take_hook();
         set_hook(Box::new(move |info| {
             let place = info.location().map(|l| (l.file().to_string(), l.line()));
             PLACE.set(place.unwrap_or_default());
-            usual(info);
+            if !IS_EXPECTED.get() {
+                usual(info);
+            }
         }));
     });
-    (panic_text(f), PLACE.take())
+    let outside = IS_EXPECTED.replace(true);
+    let panic = catch_unwind(AssertUnwindSafe(f)).err();
+    IS_EXPECTED.set(outside);
+    panic.map(|panic| (message(panic), PLACE.take()))
+}
+
+/// The message of the panic of `f`.
+#[track_caller]
+pub fn panic_text<R>(f: impl FnOnce() -> R) -> String {
+    caught(f).expect("a panic").0
 }
 
 /// The message of the panic of `f`, whose location must be in the lines of this call.
 #[track_caller]
 pub fn panic_here<R>(f: impl FnOnce() -> R) -> String {
     let here = Location::caller();
-    let (text, (file, line)) = panic_place(f);
+    let (text, (file, line)) = caught(f).expect("a panic");
     let near = file == here.file() && line.abs_diff(here.line()) <= 5;
     assert!(near, "{text:?} has the location {file}:{line}");
     text
@@ -63,4 +66,46 @@ pub fn assert_panics<R>(part: &str, f: impl FnOnce() -> R) {
 pub fn assert_panics_here<R>(part: &str, f: impl FnOnce() -> R) {
     let text = panic_here(f);
     assert!(text.contains(part), "{text:?} does not contain {part:?}");
+}
+
+/// Checks the panic of `f`, the expression `name`: its message, and that its location is in this file, below a line;
+/// returns its line.
+#[doc(hidden)]
+pub fn check(
+    f: impl FnOnce(),
+    name: &str,
+    (want, is_whole): (&str, bool),
+    (file, after): (&str, u32),
+) -> u32 {
+    let Some((text, (place, line))) = caught(f) else {
+        panic!("below line {after}: `{name}` does not panic, wanted {want:?}");
+    };
+    let is_wanted = if is_whole { text == want } else { text.contains(want) };
+    assert!(
+        is_wanted && place == file && line > after,
+        "below line {after}: the message of `{name}` is\n  {text}\nnot\n  {want}\nat {place}:{line}"
+    );
+    line
+}
+
+/// Checks that each expression panics with a message and at its own line: each line is below the one before.
+#[macro_export]
+macro_rules! panics {
+    ($($e:expr => $want:expr;)+) => {{
+        let mut line = line!();
+        $(line = $crate::panics::check(
+            || _ = $e, stringify!($e), ($want.as_ref(), true), (file!(), line),
+        );)+
+        let _ = line;
+    }};
+}
+
+/// Checks that each expression panics with a message that contains a text, and at a line of this file.
+#[macro_export]
+macro_rules! panics_with {
+    ($($e:expr => $want:expr;)+) => {{
+        $($crate::panics::check(
+            || _ = $e, stringify!($e), ($want.as_ref(), false), (file!(), 0),
+        );)+
+    }};
 }

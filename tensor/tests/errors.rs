@@ -1,54 +1,13 @@
 //! Error messages of invalid shapes and arguments, and their location, the caller's line. The
 //! messages are part of the interface; they are the same in debug and release builds.
 
+use retrograd_support::panics;
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::ops::activation::Relu;
 use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::torch_random::TorchRng;
 use retrograd_tensor::{ErrorKind, INFER, ScatterReduce, Shape, StepBy, Tensor, with_threads};
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
-use std::sync::Once;
-
-thread_local! {
-    static PLACE: RefCell<(String, u32)> = const { RefCell::new((String::new(), 0)) };
-}
-
-/// Checks the message of the panic of `f`, the expression `name`, and that its location is in this file, below line `after`; returns
-/// the line.
-fn panics(f: impl FnOnce(), name: &str, want: &str, after: u32) -> u32 {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        set_hook(Box::new(|info| {
-            let place = info.location().map(|l| (l.file().to_string(), l.line()));
-            PLACE.set(place.unwrap_or_default());
-        }));
-    });
-    let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else {
-        // The default hook is replaced, so messages are printed here.
-        eprintln!("below line {after}: `{name}` does not panic, wanted {want:?}");
-        panic!("no panic");
-    };
-    let (file, line) = PLACE.take();
-    let text = panic.downcast_ref::<String>().cloned();
-    let text = text.or(panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap();
-    let is_here = file.ends_with("errors.rs") && line > after;
-    if text != want || !is_here {
-        eprintln!("below line {after}: the message is\n  {text}\nnot\n  {want}\nat {file}:{line}");
-    }
-    assert!(text == want && is_here, "{file}:{line}: {text}");
-    line
-}
-
-/// Checks that each expression panics with a message and at its own line: each line is below the one before.
-macro_rules! panics {
-    ($($e:expr => $want:expr;)+) => {{
-        let mut line = line!();
-        $(line = panics(|| _ = $e, stringify!($e), $want.as_ref(), line);)+
-        let _ = line;
-    }};
-}
 
 fn x(dims: &[usize]) -> Tensor<f32> {
     Tensor::zeros(dims)

@@ -19,6 +19,7 @@ use checks::{CHECKS, Done, check, check_threads};
 use complete::fused_operations;
 use draw::{Case, case};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use retrograd_support::panics::message;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,11 +35,6 @@ fn config() -> Config {
     let chosen = std::env::var_os("PROPTEST_CASES").is_some();
     let config = Config::default();
     Config { cases: if chosen { config.cases } else { CASES }, max_shrink_iters: 500, ..config }
-}
-
-fn message(panic: Box<dyn std::any::Any + Send>) -> String {
-    let text = panic.downcast_ref::<String>().cloned();
-    text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()
 }
 
 /// Runs all checks of one row; returns their results, the failure if any, and the number of cases.

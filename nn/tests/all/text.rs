@@ -8,6 +8,7 @@ use retrograd_nn::text::{
     Batch, Corpus, Documents, PackedDocuments, TextError, TextMetrics, Tokenizer,
 };
 use retrograd_nn::{Gpt, Linear, Module, StateDict};
+use retrograd_support::panics_with;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, ops::loss::CrossEntropy};
 use std::fs;
@@ -364,16 +365,13 @@ fn names_in_errors_are_escaped() {
 
 #[test]
 fn invalid_arguments_panic_at_the_callers_line() {
-    let panics = |f: &(dyn Fn() + std::panic::RefUnwindSafe), said: &str| {
-        let message = std::panic::catch_unwind(f).unwrap_err();
-        let message = message.downcast_ref::<String>().unwrap();
-        assert!(message.contains(said), "{message}");
-    };
-    panics(&|| drop(Tokenizer::bytes().decode(&[3, 256])), "token 256 is outside 0..256");
-    panics(&|| drop(Tokenizer::bytes().decode(&[-1])), "token -1 is outside 0..256");
-    panics(&|| drop(Documents::of("a").hold_out(1.5)), "must be in [0, 1], got 1.5");
-    panics(&|| drop(PackedDocuments::new(vec![vec![1]], 4)), "none of the 1 documents has two");
-    panics(&|| drop(PackedDocuments::new(vec![vec![1, 2]], 0)), "at least 1, got 0");
-    panics(&|| drop(Batch::new([&[1, 2][..], &[1][..]])), "one length, got 2 and 1");
-    panics(&|| drop(Corpus::default().batch(1, 1, 1, 4)), "0 tokens have no window of 4");
+    panics_with! {
+        Tokenizer::bytes().decode(&[3, 256]) => "token 256 is outside 0..256";
+        Tokenizer::bytes().decode(&[-1]) => "token -1 is outside 0..256";
+        Documents::of("a").hold_out(1.5) => "must be in [0, 1], got 1.5";
+        PackedDocuments::new(vec![vec![1]], 4) => "none of the 1 documents has two";
+        PackedDocuments::new(vec![vec![1, 2]], 0) => "at least 1, got 0";
+        Batch::new([&[1, 2][..], &[1][..]]) => "one length, got 2 and 1";
+        Corpus::default().batch(1, 1, 1, 4) => "0 tokens have no window of 4";
+    }
 }

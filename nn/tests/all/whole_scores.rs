@@ -1,4 +1,4 @@
-//! Parts of a spec that a variant sets itself: applied to the whole score, or rejected.
+//! Scale, softcap, mixed heads and alignment of a spec apply to the complete scores of a variant.
 
 use crate::common::*;
 use retrograd_autograd::Var;
@@ -8,58 +8,6 @@ use retrograd_tensor::random::Rng;
 
 fn heads() -> Projections<f64> {
     Projections::new(HeadSizes::new(8, 2), &mut Rng::new(1))
-}
-
-#[test]
-fn parts_of_the_variant_are_rejected_in_the_spec() {
-    let x = constant(&[5, 8], 1);
-    let eye = || Var::constant(Tensor::eye(2));
-    let pass = &mut eval();
-    let s = Spec::<f64>::new;
-    assert_panics("SoftcapAttention: a softcap in the spec", || {
-        SoftcapAttention::new(heads(), 3.0).forward(&x, s().softcap(2.0), pass)
-    });
-    assert_panics("SinkAttention: a sink in the spec", || {
-        SinkAttention::new(heads()).forward(&x, s().sink(Sink::Zero), &mut eval())
-    });
-    assert_panics("QuietAttention: a sink in the spec", || {
-        QuietAttention::new(heads()).forward(&x, s().sink(Sink::Zero), &mut eval())
-    });
-    assert_panics("NormalizedAttention: a normalizer in the spec", || {
-        let m = NormalizedAttention::new(heads(), Normalizer::TopK(2));
-        m.forward(&x, s().normalizer(Normalizer::Sparsemax), &mut eval())
-    });
-    assert_panics("TalkingHeadsAttention: mixed heads in the spec", || {
-        let spec = s().mix_heads(None, Some(eye()));
-        TalkingHeadsAttention::new(heads()).forward(&x, &spec, &mut eval())
-    });
-    let r = &mut Rng::new(2);
-    let top = || s().align(Align::Offset(1));
-    let luong = LuongAttention::new(LuongDot, 8, 8, r);
-    assert_panics("LuongLocalM: an alignment in the spec", || {
-        LuongLocalM::new(luong.clone(), 2).forward(&x, &x, top(), &mut eval())
-    });
-    assert_panics("TransformerXlAttention: an alignment in the spec", || {
-        TransformerXlAttention::new(heads(), r).forward(&x, None, top(), &mut eval())
-    });
-    assert_panics("the tiled path cannot: a variant adds to the scores", || {
-        luong.context(&x, &x, s().path(Path::Tiled))
-    });
-    for spec in [s().scale(1.0), s().softcap(1.0), s().bias(Bias::alibi(2))] {
-        assert_panics(
-            "the normalizer Linear cannot be combined with a scale, softcap, bias or mix",
-            || {
-                NormalizedAttention::new(heads(), Normalizer::Linear).forward(
-                    &x,
-                    &spec,
-                    &mut eval(),
-                )
-            },
-        );
-    }
-    assert_panics("the tiled path cannot: weights are requested", || {
-        ShawAttention::new(heads(), 2, r).attend(&x, s().path(Path::Tiled), &mut eval())
-    });
 }
 
 /// Scale and softcap apply to the complete score, whichever variant computes it.
