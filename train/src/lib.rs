@@ -1,9 +1,10 @@
 //! Trains small language models, and shows what happens in them: the program `retrograd`.
 //!
-//! Each command is a file: [`train`], [`resume`], [`sample`], [`evaluate`], [`xray`], [`attention`], [`compare`],
-//! [`grid`], [`scaling`], [`arena`]; [`cli`] lists them, and [`flags`] has the flags that they share. To read the code of a run: [`training`] (the loop),
-//! [`session`] (a step, an evaluation, a checkpoint), [`text`], [`run`] (the contents of a checkpoint),
-//! [`recipe`] (the hyperparameters), then the rest. The step itself is [`retrograd::nn::training::Trainer`].
+//! Each command is a file: `train`, `resume`, `sample`, `evaluate`, `xray`, `attention`, `compare`,
+//! `grid`, `scaling`, `arena`. `cli` lists them, and `flags` has the flags that they share. To read the
+//! code of a run: `training` (the loop), `session` (a step, an evaluation, a checkpoint), `text`, `run`
+//! (the contents of a checkpoint), `recipe` (the hyperparameters), then the rest. The step itself is
+//! [`retrograd::nn::training::Trainer`].
 
 mod agree;
 mod arena;
