@@ -130,14 +130,6 @@ impl<T: Real> TransformerEncoderLayer<T> {
     ///
     /// # Panics
     /// If the heads do not divide the width, or the dropout is not in `[0, 1]`.
-    ///
-    /// ```
-    /// use retrograd::nn::{TransformerEncoderLayer, TransformerLayerConfig};
-    /// use retrograd::prelude::*;
-    /// let config = TransformerLayerConfig::new(8, 2);
-    /// let layer = TransformerEncoderLayer::<f32>::new(config, &mut Rng::new(1));
-    /// assert!(layer.state_dict().contains_key("self_attn.in_proj_weight"));
-    /// ```
     #[track_caller]
     pub fn new(config: TransformerLayerConfig, rng: &mut Rng) -> Self {
         TransformerEncoderLayer {
@@ -211,14 +203,6 @@ impl<T: Real> TransformerDecoderLayer<T> {
     ///
     /// # Panics
     /// If the heads do not divide the width, or the dropout is not in `[0, 1]`.
-    ///
-    /// ```
-    /// use retrograd::nn::{TransformerDecoderLayer, TransformerLayerConfig};
-    /// use retrograd::prelude::*;
-    /// let config = TransformerLayerConfig::new(8, 2);
-    /// let layer = TransformerDecoderLayer::<f32>::new(config, &mut Rng::new(1));
-    /// assert!(layer.state_dict().contains_key("multihead_attn.out_proj.weight"));
-    /// ```
     #[track_caller]
     pub fn new(config: TransformerLayerConfig, rng: &mut Rng) -> Self {
         TransformerDecoderLayer {

@@ -91,24 +91,6 @@ impl<T: Real> CausalSelfAttention<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or as [`KvCache::append`].
-    ///
-    /// ```
-    /// use retrograd::nn::attention::KvCache;
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let config = GptConfig {
-    ///     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// };
-    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
-    /// let mut cache = KvCache::new(4);
-    /// let whole = attention.forward(&x, &mut Pass::eval());
-    /// for i in 0..4 {
-    ///     let y = attention.forward_cached(&x.narrow(1, i, 1), &mut cache);
-    ///     let difference = y - whole.narrow(1, i, 1);
-    ///     assert!(difference.value().abs().max(..).item() < 1e-12);
-    /// }
-    /// ```
     #[track_caller]
     pub fn forward_cached(&self, x: &Var<T>, cache: &mut KvCache<T>) -> Var<T> {
         no_grad(|| self.next(x, &mut Past::cached(cache)))

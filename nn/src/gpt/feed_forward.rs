@@ -65,18 +65,6 @@ impl<T: Real> Mlp<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or the residual has another shape.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let config = GptConfig {
-    ///     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// };
-    /// let mlp = Mlp::<f64>::new(&config, &mut Rng::new(1));
-    /// let x = Var::constant(Tensor::ones([3, 8]));
-    /// let y = mlp.forward_add(&x, &x, &mut Pass::eval());
-    /// let apart = &x + &mlp.forward(&x, &mut Pass::eval());
-    /// assert!((y - apart).value().abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn forward_add(&self, x: &Var<T>, residual: &Var<T>, pass: &mut Pass) -> Var<T> {
         check_residual("mlp", x, residual);

@@ -31,11 +31,6 @@ impl ByteVocabulary {
     }
 
     /// The number of tokens, 256 or 257.
-    ///
-    /// ```
-    /// use retrograd::nn::text::ByteVocabulary;
-    /// assert_eq!(ByteVocabulary::new().with_separator().vocab_size(), 257);
-    /// ```
     pub fn vocab_size(&self) -> usize {
         256 + usize::from(self.separator)
     }

@@ -27,12 +27,6 @@ impl CharVocabulary {
     }
 
     /// The vocabulary with one more token, the last one, that separates documents.
-    ///
-    /// ```
-    /// use retrograd::nn::text::CharVocabulary;
-    /// let vocabulary = CharVocabulary::of(["abc"]).with_separator();
-    /// assert_eq!((vocabulary.vocab_size(), vocabulary.separator()), (4, Some(3)));
-    /// ```
     pub fn with_separator(self) -> CharVocabulary {
         CharVocabulary { separator: true, ..self }
     }

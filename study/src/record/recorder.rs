@@ -202,16 +202,6 @@ impl Recorder {
     /// Recognises the value of a leaf from the beginning. Without this, a leaf that is used as a constant
     /// only (detached, or a frozen parameter) cannot be told from other constants.
     ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// use retrograd::study::record::{Constant, Recorder, Source};
-    ///
-    /// let (x, w) = (Var::leaf(Tensor::scalar(2.0f32)), Var::leaf(Tensor::scalar(3.0f32)));
-    /// let (_, recording) = Recorder::new().leaf(&w).record(|| x.mul(&w.detach()));
-    /// let source = recording.operations[0].inputs[1].source;
-    /// assert_eq!(source, Source::Constant(Constant::DetachedLeaf(w.id().unwrap())));
-    /// ```
-    ///
     /// # Panics
     /// If the variable is a constant.
     #[track_caller]
@@ -228,17 +218,6 @@ impl Recorder {
 
     /// Gives [modules](Operation::module) the paths that they have in this model, and recognises its parameters
     /// from the beginning. Without a model, the outermost module whose forward pass is reported is the model.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// use retrograd::study::record::Recorder;
-    ///
-    /// let model = Sequential::<f32>::new().then(Linear::new(4, 4, &mut Rng::new(1)));
-    /// let x = Var::constant(Tensor::ones([2, 4]));
-    /// let recorder = Recorder::new().model(&model);
-    /// let (_, recording) = recorder.record(|| model.forward(&x, &mut Pass::eval()));
-    /// assert_eq!(recording.operations[0].module.as_ref().unwrap().path, "0");
-    /// ```
     pub fn model<T: Real>(mut self, model: &dyn Module<T>) -> Recorder {
         self.names = Some(Arc::new(ModuleNames::of(model)));
         model.for_each_parameter(&mut |_, param| {

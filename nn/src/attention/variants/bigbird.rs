@@ -60,13 +60,6 @@ impl BigBirdLayout {
     ///
     /// # Panics
     /// If the block size is 0.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Align, BigBirdLayout};
-    /// let layout = BigBirdLayout { block: 2, neighbours: 0, global: 1, random: 0, seed: 1 };
-    /// let keep = layout.mask(1, 6).tensor([1, 1, 6, 6], Align::TopLeft);
-    /// assert_eq!(keep.select(2, 3).to_vec(), [true, true, true, true, false, false]);
-    /// ```
     #[track_caller]
     pub fn mask(&self, heads: usize, length: usize) -> Mask {
         require(self.block > 0, "BigBird", ErrorKind::Value, || {

@@ -124,18 +124,6 @@ impl<T: Real> LinearState<T> {
     }
 
     /// The outputs of queries `[.., n, Dk]`, `[.., n, Dv]`.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{LinearForm, LinearState, Reach, linear_attention};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([1, 1, 4, 3], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let mut state = LinearState::new(&k, &v);
-    /// state.update(&k, &v);
-    /// let all = linear_attention(&q, &k, &v, Reach::Full, LinearForm::Quadratic);
-    /// assert!((state.read(&q) - all).value().abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn read(&self, q: &Var<T>) -> Var<T> {
         let q = feature_map(q);

@@ -320,18 +320,6 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
     ///
     /// # Panics
     /// If the number of lengths is neither 1 nor the batch size.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{LuongAttention, LuongDot, LuongLocalP};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
-    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
-    /// let local = LuongLocalP::new(attention, 8, 2, &mut rng);
-    /// let p = local.positions(&targets, &[6], &mut Pass::eval());
-    /// assert!(p.value().to_vec().iter().all(|p| (0.0..6.0).contains(p)));
-    /// ```
     #[track_caller]
     pub fn positions(&self, targets: &Var<T>, lengths: &[usize], pass: &mut Pass) -> Var<T> {
         let batch = if targets.rank() == 3 { targets.size(0) } else { 1 };
