@@ -198,6 +198,22 @@ impl<T: Real, M: Module<T> + ?Sized> Module<T> for Box<M> {
     }
 }
 
+/// Implements [`Module`] for a struct whose fields are visited in this order, each by the method of
+/// [`Visitor`] and under its own name, or the name after `as`. `all` visits the parts of a field without a name.
+macro_rules! visits {
+    ($type:ident: $($kind:ident $field:ident $(as $name:literal)?),+) => {
+        impl<T: retrograd_tensor::Real> $crate::module::Module<T> for $type<T> {
+            fn visit(&self, v: &mut $crate::module::Visitor<'_, T>) {
+                $(visits!(@ $kind(self.$field, v) $field $($name)?);)+
+            }
+        }
+    };
+    (@ all($value:expr, $v:ident) $field:ident) => { $value.visit($v) };
+    (@ $kind:ident($value:expr, $v:ident) $field:ident) => { $v.$kind(stringify!($field), &$value) };
+    (@ $kind:ident($value:expr, $v:ident) $field:ident $name:literal) => { $v.$kind($name, &$value) };
+}
+pub(crate) use visits;
+
 /// [`Module::visit`] of a module. The functions below are compiled once for all types of modules.
 type Visit<'a, T> = &'a dyn Fn(&mut Visitor<'_, T>);
 

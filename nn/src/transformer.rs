@@ -4,7 +4,7 @@ use crate::activation::Activation;
 use crate::attention::{MultiHeadAttention, MultiHeadConfig, Spec};
 use crate::dropout::Dropout;
 use crate::linear::Linear;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, Visitor, visits};
 use crate::norm::LayerNorm;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -153,14 +153,7 @@ impl<T: Real> TransformerEncoderLayer<T> {
     }
 }
 
-impl<T: Real> Module<T> for TransformerEncoderLayer<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("self_attn", &self.self_attn);
-        self.feed_forward.visit(v);
-        v.module("norm1", &self.norm1);
-        v.module("norm2", &self.norm2);
-    }
-}
+visits!(TransformerEncoderLayer: module self_attn, all feed_forward, module norm1, module norm2);
 
 /// A layer of a decoder: self-attention, cross-attention to the output of an encoder, and a feed-forward
 /// layer, each with a residual connection and a layer norm; `nn.TransformerDecoderLayer` of PyTorch with
@@ -241,13 +234,7 @@ impl<T: Real> TransformerDecoderLayer<T> {
     }
 }
 
-impl<T: Real> Module<T> for TransformerDecoderLayer<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("self_attn", &self.self_attn);
-        v.module("multihead_attn", &self.multihead_attn);
-        self.feed_forward.visit(v);
-        v.module("norm1", &self.norm1);
-        v.module("norm2", &self.norm2);
-        v.module("norm3", &self.norm3);
-    }
+visits! { TransformerDecoderLayer:
+    module self_attn, module multihead_attn, all feed_forward, module norm1, module norm2,
+    module norm3
 }

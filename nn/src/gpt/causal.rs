@@ -6,7 +6,7 @@ use crate::attention::{Align, KvCache, Past, Spec, SplitHeads, attend_packed, jo
 use crate::dropout::Dropout;
 use crate::init::{Init, gpt2_residual};
 use crate::linear::Linear;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, visits};
 use crate::pass::Pass;
 use crate::residual::check_residual;
 use retrograd_autograd::{Var, no_grad};
@@ -176,12 +176,7 @@ impl<T: Real> CausalAttention<T> for CausalSelfAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for CausalSelfAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("c_attn", &self.c_attn);
-        v.module("c_proj", &self.c_proj);
-    }
-}
+visits!(CausalSelfAttention: module c_attn, module c_proj);
 
 impl<T: Real> Layer<T> for CausalSelfAttention<T> {
     #[track_caller]

@@ -5,7 +5,7 @@ use crate::activation::Activation;
 use crate::dropout::Dropout;
 use crate::init::{Init, gpt2_residual};
 use crate::linear::Linear;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, visits};
 use crate::pass::Pass;
 use crate::residual::check_residual;
 use retrograd_autograd::Var;
@@ -89,12 +89,7 @@ impl<T: Real> Mlp<T> {
     }
 }
 
-impl<T: Real> Module<T> for Mlp<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("c_fc", &self.c_fc);
-        v.module("c_proj", &self.c_proj);
-    }
-}
+visits!(Mlp: module c_fc, module c_proj);
 
 impl<T: Real> Layer<T> for Mlp<T> {
     #[track_caller]
@@ -165,13 +160,7 @@ impl<T: Real> GatedMlp<T> {
     }
 }
 
-impl<T: Real> Module<T> for GatedMlp<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("gate_proj", &self.gate_proj);
-        v.module("up_proj", &self.up_proj);
-        v.module("down_proj", &self.down_proj);
-    }
-}
+visits!(GatedMlp: module gate_proj, module up_proj, module down_proj);
 
 impl<T: Real> Layer<T> for GatedMlp<T> {
     #[track_caller]

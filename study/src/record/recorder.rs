@@ -280,10 +280,7 @@ impl Recorder {
     /// A record inside of a record has its own numbers, and the outer one contains the same operations and
     /// events. So do the lines of `RETROGRAD_TRACE`.
     pub fn record<R>(self, f: impl FnOnce() -> R) -> (R, Recording) {
-        let recorder = Arc::new(self);
-        recorder.begin();
-        let result = with_observer(recorder.clone(), f);
-        let recording = recorder.state().take();
+        let (result, recording, ()) = self.record_with(f, |_, _| ());
         (result, recording)
     }
 
@@ -292,14 +289,20 @@ impl Recorder {
         self,
         f: impl FnOnce() -> Var<T>,
     ) -> (Var<T>, Recording, Source) {
+        self.record_with(f, |state, result| state.source(result))
+    }
+
+    fn record_with<R, X>(
+        self,
+        f: impl FnOnce() -> R,
+        look: impl FnOnce(&mut State, &R) -> X,
+    ) -> (R, Recording, X) {
         let recorder = Arc::new(self);
         recorder.begin();
         let result = with_observer(recorder.clone(), f);
         let mut state = recorder.state();
-        let source = state.source(&result);
-        let recording = state.take();
-        drop(state);
-        (result, recording, source)
+        let seen = look(&mut state, &result);
+        (result, state.take(), seen)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,7 +1,7 @@
 //! Absolute position embeddings, added to token embeddings before the first block.
 
 use crate::init::Init;
-use crate::module::{Call, Module, Visitor};
+use crate::module::{Call, Module, Visitor, visits};
 use crate::param::Param;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -71,11 +71,7 @@ impl<T: Real> LearnedPositions<T> {
     }
 }
 
-impl<T: Real> Module<T> for LearnedPositions<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.param("weight", &self.weight);
-    }
-}
+visits!(LearnedPositions: param weight);
 
 /// `x_i + PE(start + i)` with `PE(p, 2m) = sin(p / 10000^(2m / width))` and
 /// `PE(p, 2m + 1) = cos(p / 10000^(2m / width))`.

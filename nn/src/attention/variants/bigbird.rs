@@ -3,7 +3,7 @@
 use crate::attention::engine::{Mask, Spec};
 use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
-use crate::module::{Call, Module, Visitor};
+use crate::module::{Call, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -108,8 +108,4 @@ impl<T: Real> BigBirdAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for BigBirdAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-    }
-}
+visits!(BigBirdAttention: all projections);

@@ -5,7 +5,7 @@ use crate::attention::engine::product::{mix, scores};
 use crate::attention::parts::heads::repeat_heads;
 use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -253,11 +253,7 @@ impl<T: Real> LinearAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for LinearAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-    }
-}
+visits!(LinearAttention: all projections);
 
 impl<T: Real> Layer<T> for LinearAttention<T> {
     #[track_caller]

@@ -2,7 +2,7 @@
 
 use crate::attention::engine::{Mask, Spec, attend};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Call, Module, Visitor};
+use crate::module::{Call, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -146,8 +146,4 @@ impl<T: Real> PackedAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for PackedAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-    }
-}
+visits!(PackedAttention: all projections);
