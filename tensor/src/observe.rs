@@ -187,10 +187,6 @@ fn of_process() -> Option<Arc<Scope>> {
 }
 
 /// Whether this thread has an observer.
-///
-/// ```
-/// assert!(!retrograd::tensor::observe::is_observed());
-/// ```
 #[inline]
 pub fn is_observed() -> bool {
     may_be_observed() && has_observer()
