@@ -2,7 +2,7 @@
 //!
 //! An observer is called by the thread that does the work, while a closure runs in
 //! [`with_observer`](crate::settings::with_observer), or for the whole process ([`observe_process`]). Several
-//! may watch at once. They do not change results. Without an observer, a report costs one read of a static
+//! may watch at once. They do not change results, except by an experiment on attention (below). Without an observer, a report costs one read of a static
 //! variable.
 //!
 //! Observers with a purpose are in the study crate: records of passes, traces of kernels, summaries, pages.
@@ -19,7 +19,7 @@
 //!
 //! Events of crates above this one are `Event::Other(&dyn Any)`, which an observer downcasts for f32 and f64. They
 //! own clones of variables and nodes, which are made only if somebody watches. What a report needs is taken in cold
-//! functions: a branch that borrows a variable, or moves it a second time, costs a copy of 200 bytes on the way
+//! functions: a branch that borrows a variable, or moves it a second time, costs a copy of a variable on the way
 //! without an observer.
 
 mod kernel;
