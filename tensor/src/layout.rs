@@ -58,13 +58,6 @@ impl Layout {
 
     /// Whether the elements are in row-major order without gaps. Strides of axes of size 1 do not
     /// matter; a tensor without elements is contiguous.
-    ///
-    /// ```
-    /// use retrograd::tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert!(layout.is_contiguous());
-    /// assert!(!layout.transpose("t", 0, 1).unwrap().is_contiguous());
-    /// ```
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1isize;
@@ -84,12 +77,6 @@ impl Layout {
     }
 
     /// Whether every element is inside a storage of `len` elements.
-    ///
-    /// ```
-    /// use retrograd::tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert!(layout.fits(6) && !layout.fits(5));
-    /// ```
     pub fn fits(&self, len: usize) -> bool {
         if self.shape.numel() == 0 {
             return true;
@@ -129,12 +116,6 @@ impl Layout {
     }
 
     /// The position in the storage of the element at an index.
-    ///
-    /// ```
-    /// use retrograd::tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert_eq!(layout.position("at", &[1, 2]), Ok(5));
-    /// ```
     pub fn position(&self, op: &'static str, index: &[usize]) -> Result<usize> {
         require(index.len() == self.shape.rank(), op, ErrorKind::Rank, || {
             format!(
@@ -241,12 +222,6 @@ impl Layout {
     }
 
     /// The layout with axes reversed.
-    ///
-    /// ```
-    /// use retrograd::tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into()).flip("flip", [0, 1]).unwrap();
-    /// assert_eq!((layout.offset(), layout.strides()), (5, &[-3, -1][..]));
-    /// ```
     pub fn flip(&self, op: &'static str, axes: impl Axes) -> Result<Layout> {
         axes.resolve(op, &self.shape)?.iter().try_fold(*self, |layout, axis| {
             layout.slice(op, axis as isize, 0, self.shape[axis], -1)
@@ -290,13 +265,6 @@ impl Layout {
     }
 
     /// The layout broadcast to `shape`: axes of size 1 and missing leading axes have stride 0.
-    ///
-    /// ```
-    /// use retrograd::tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// let wide = layout.broadcast_to("broadcast_to", &[5, 2, 3].into()).unwrap();
-    /// assert_eq!(wide.strides(), [0, 3, 1]);
-    /// ```
     pub fn broadcast_to(&self, op: &'static str, shape: &Shape) -> Result<Layout> {
         let missing = shape.rank().checked_sub(self.shape.rank());
         let fits = missing.is_some_and(|m| {
@@ -379,13 +347,6 @@ impl Layout {
     }
 
     /// Windows of `size` elements every `step` along an axis; a new last axis is within the window.
-    ///
-    /// ```
-    /// use retrograd::tensor::layout::Layout;
-    /// let layout = Layout::contiguous([5].into());
-    /// let windows = layout.unfold("unfold", 0, 3, 2).unwrap();
-    /// assert_eq!((windows.shape().to_vec(), windows.strides()), (vec![2, 3], &[2, 1][..]));
-    /// ```
     pub fn unfold(
         &self,
         op: &'static str,
@@ -417,60 +378,5 @@ impl Layout {
         strides.copy_within(axis + 1..MAX_RANK, axis);
         strides[MAX_RANK - 1] = 0;
         Layout { shape: self.shape.without(axis), strides, offset: self.offset }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn dense(dims: &[usize]) -> Layout {
-        Layout::contiguous(dims.into())
-    }
-
-    #[test]
-    fn reshape_is_a_view_when_strides_allow() {
-        let t = dense(&[2, 3, 4]);
-        assert_eq!(t.reshape([6, 4].into()).unwrap().strides(), [4, 1]);
-        let p = t.permute("t", &[1, 0, 2]).unwrap();
-        assert!(p.reshape([6, 4].into()).is_none());
-        assert_eq!(p.reshape([3, 2, 2, 2].into()).unwrap().strides(), [4, 12, 2, 1]);
-        let e = dense(&[1, 4]).broadcast_to("t", &[3, 4].into()).unwrap();
-        assert!(e.reshape([12].into()).is_none());
-        assert_eq!(e.reshape([3, 2, 2].into()).unwrap().strides(), [0, 2, 1]);
-        assert!(dense(&[0, 5]).transpose("t", 0, 1).unwrap().reshape([0].into()).is_some());
-        assert_eq!(*dense(&[]).reshape([1, 1].into()).unwrap().shape(), [1, 1]);
-    }
-
-    #[test]
-    fn slices() {
-        let t = dense(&[5]);
-        let s = t.slice("slice", 0, 1, 5, 2).unwrap();
-        assert_eq!((s.offset(), s.strides()[0], s.shape()[0]), (1, 2, 2));
-        let r = t.slice("slice", 0, 0, 5, -2).unwrap();
-        assert_eq!((r.offset(), r.strides()[0], r.shape()[0]), (4, -2, 3));
-        assert_eq!(t.slice("slice", 0, 5, 5, isize::MIN).unwrap().shape()[0], 0);
-        assert!(t.slice("slice", 0, 0, 5, 0).is_err());
-        assert_eq!(
-            t.slice("slice", 0, 2, 6, 1).unwrap_err().to_string(),
-            "slice: 2..6 is outside 0..5 on axis 0 of [5]"
-        );
-    }
-
-    #[test]
-    fn contiguity_ignores_axes_of_one() {
-        let t = dense(&[4, 1, 3]);
-        assert!(t.transpose("t", 0, 1).unwrap().is_contiguous());
-        assert!(!t.transpose("t", 0, 2).unwrap().is_contiguous());
-        assert!(dense(&[0, 3]).transpose("t", 0, 1).unwrap().is_contiguous());
-    }
-
-    #[test]
-    fn windows_and_diagonals() {
-        let d = dense(&[3, 4]).diagonal("d", 0, 1, 1).unwrap();
-        assert_eq!((d.offset(), d.strides()[0], d.shape()[0]), (1, 5, 3));
-        assert_eq!(dense(&[2, 2]).diagonal("d", 0, 1, 7).unwrap().shape()[0], 0);
-        let u = dense(&[5]).unfold("u", 0, 3, 2).unwrap();
-        assert_eq!((u.shape(), u.strides()), (&Shape::from([2, 3]), &[2isize, 1][..]));
     }
 }

@@ -49,12 +49,6 @@ pub struct Key {
 
 impl Key {
     /// The key of a stream of a seed.
-    ///
-    /// ```
-    /// use retrograd::tensor::random::Key;
-    /// assert_eq!(Key::new(1, 0).bits(5), Key::new(1, 0).bits(5));
-    /// assert_ne!(Key::new(1, 0).bits(5), Key::new(1, 1).bits(5)); // another stream
-    /// ```
     pub fn new(seed: u64, stream: u64) -> Key {
         Key { seed, stream }
     }
@@ -251,12 +245,6 @@ impl Rng {
     }
 
     /// The key of the next stream.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// assert_ne!(rng.key(), rng.key()); // a new stream each time
-    /// ```
     pub fn key(&mut self) -> Key {
         let key = Key::new(self.seed, self.next);
         self.next = self.next.wrapping_add(1);
@@ -341,50 +329,3 @@ macro_rules! rand_traits {
 pub(crate) use rand_traits;
 
 rand_traits!(Rng::new, u32 | rng | (rng.key().bits(0) >> 32) as u32, u64 | rng | rng.key().bits(0));
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The known answers published with the Random123 library.
-    #[test]
-    fn known_answers() {
-        let cases = [
-            ([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]),
-            ([u32::MAX; 4], [u32::MAX; 2], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]),
-            (
-                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
-                [0xa409_3822, 0x299f_31d0],
-                [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
-            ),
-        ];
-        for (counter, [k0, k1], answer) in cases {
-            assert_eq!(philox(counter, [k0, k1]), answer);
-            // And through a key, whose seed, stream and block are the same bits.
-            let [c0, c1, c2, c3] = counter.map(u64::from);
-            let key = Key::new(u64::from(k1) << 32 | u64::from(k0), c3 << 32 | c2);
-            let [low, high] = key.pair(c1 << 32 | c0);
-            assert_eq!([low as u32, (low >> 32) as u32], answer[..2]);
-            assert_eq!([high as u32, (high >> 32) as u32], answer[2..]);
-        }
-    }
-
-    #[test]
-    fn words_have_their_documented_blocks() {
-        let key = Key::new(3, 4);
-        for index in 0..300u64 {
-            let block = index / 64 * 16 + index % 16;
-            assert_eq!(key.word(index), key.block(block)[(index / 16 % 4) as usize]);
-        }
-    }
-
-    #[test]
-    fn below_rejects_draws_that_would_be_biased() {
-        // For 3 the one product with a low half below 2^64 mod 3 = 1 is that of 0.
-        let mut bits = [0, 1].into_iter();
-        assert_eq!(below(3, || bits.next().unwrap()), 0);
-        assert_eq!(bits.next(), None);
-        assert_eq!(below(1, || 0), 0);
-        assert_eq!(below(u64::MAX, || u64::MAX), u64::MAX - 1);
-    }
-}

@@ -114,39 +114,3 @@ impl Lanes<f32> for Counting {
         super::math::pow(self, a, b)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Evaluates a formula of one number on all lanes.
-    struct Formula<F>(F);
-
-    impl<F: Fn(Counting, V) -> V> Formula<F> {
-        fn operations(&self) -> u64 {
-            let outer = OPERATIONS.replace(0);
-            (self.0)(Counting, [0.5; 16]);
-            OPERATIONS.replace(outer)
-        }
-    }
-
-    #[test]
-    fn operations_are_those_of_the_formula() {
-        let of = |f: fn(Counting, V) -> V| Formula(f).operations();
-        assert_eq!(of(|s, x| s.add(x, s.mul(x, x))), 2);
-        assert_eq!(of(|s, x| s.fma(x, x, s.neg(x))), 2);
-        assert_eq!(of(|s, x| s.select(s.lt(x, x), x, s.sqrt(x))), 1);
-        // An exponential is a polynomial, and a division more makes a sigmoid.
-        let (exp, sigmoid) = (of(|s, x| s.exp(x)), of(|s, x| s.sigmoid(x)));
-        assert!((8..40).contains(&exp), "{exp}");
-        assert_eq!(sigmoid, exp + 2);
-    }
-
-    #[test]
-    fn counted_results_are_those_of_portable_code() {
-        let x: V = std::array::from_fn(|i| i as f32 / 5.0 - 1.1);
-        assert_eq!(Counting.exp(x), Portable.exp(x));
-        assert_eq!(Counting.erf(x), Portable.erf(x));
-        assert_eq!(Counting.sum(Counting.tanh(x)), Portable.sum(Portable.tanh(x)));
-    }
-}
