@@ -39,7 +39,7 @@ fn steps_are_recorded_as_pages_and_the_run_is_the_same() {
 #[test]
 fn pages_of_modern_models_pass_their_tests() {
     let place = Place::new();
-    let model = "--preset modern --layers 2 --width 64 --batch 2";
+    let model = "--preset modern --layers 2 --width 64 --context 16 --batch 2";
     place.ok(&format!("train {model} --steps 1 --no-page --xray 0 --xray-check 1 --out run"));
     let html = place.read("run/xray-0.html");
     let checks = html.matches("\"agrees\":").count();
