@@ -72,6 +72,17 @@ pub use settings::{matmul_precision, with_matmul_precision};
 pub use shape::{Axes, AxisSet, INFER, IntoShape, MAX_RANK, Shape};
 pub use tensor::Tensor;
 
+/// Parts that only the tests of this crate use.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::kernels::gemm::operands::b_in_place;
+    pub use crate::kernels::gemm::partition::{Partition, Problem};
+    pub use crate::loop_nest::LoopNest;
+    pub use crate::machine::probe::{CHUNK, following};
+    pub use crate::simd::counting::Counting;
+    pub use crate::simd::level::choose;
+}
+
 /// What most programs need of tensors.
 pub mod prelude {
     pub use crate::ops::loss::{CrossEntropy, Reduction};

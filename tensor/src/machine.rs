@@ -6,7 +6,7 @@
 //! by memory, and else of the smaller bound (the roofline model: Williams, Waterman, Patterson
 //! 2009).
 
-mod probe;
+pub(crate) mod probe;
 mod roofline;
 
 pub use roofline::{Bound, Limit, Roofline};
@@ -176,84 +176,5 @@ impl Display for Machine {
             writeln!(f, "  {name:<26}{:>24.1}{:>24.1}", r.busy, r.rested)?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rate(all: f64) -> Rate {
-        Rate { one: all / 2.0, all }
-    }
-
-    fn example() -> Machine {
-        let memory = |name, bytes, per_core, gb| Memory {
-            name,
-            bytes,
-            per_core,
-            read: rate(gb),
-            copy: rate(gb * 0.8),
-        };
-        let region = RegionCost { busy: 1.0, rested: 5.0 };
-        Machine {
-            cores: 2,
-            threads: 2,
-            clock: 2.0,
-            peaks: vec![
-                Peak { level: Level::Scalar, gflops: rate(20.0) },
-                Peak { level: Level::Avx2, gflops: rate(100.0) },
-            ],
-            memory: vec![
-                memory("L1", 1 << 15, true, 200.0),
-                memory("L3", 1 << 23, false, 50.0),
-                memory("DRAM", usize::MAX, false, 10.0),
-            ],
-            page_fault: 600.0,
-            region_outside: region,
-            region_inside: region,
-        }
-    }
-
-    #[test]
-    fn the_roofline_is_the_larger_bound() {
-        let m = example();
-        assert_eq!(m.peak().level, Level::Avx2);
-        // The L1 caches of both cores hold 64 KiB; the last-level cache is shared.
-        assert_eq!(m.holding(65_536.0).name, "L1");
-        assert_eq!(m.holding(65_537.0).name, "L3");
-        assert_eq!(m.holding(1e9).name, "DRAM");
-        assert_eq!(m.least_seconds(1e9, 1e3), 1e9 / 100e9);
-        assert_eq!(m.least_seconds(1e3, 1e9), 1e9 / 10e9);
-        // A cache that is slower than the next level is not a bound.
-        let mut slow = example();
-        slow.memory[1].read = rate(5.0);
-        slow.memory[1].copy = rate(5.0);
-        assert_eq!(slow.bandwidth(1e6), 10.0);
-        assert_eq!(slow.bandwidth(1e3), 200.0);
-    }
-
-    #[test]
-    fn the_report_has_all_limits() {
-        let text = example().to_string();
-        for part in ["2 cores", "avx2", "100.0", "L1", "32 KiB per core", "8 MiB", "DRAM", "600 ns"]
-        {
-            assert!(text.contains(part), "{part} is missing from:\n{text}");
-        }
-        assert_eq!(example().summary().lines().count(), 2);
-    }
-
-    #[test]
-    fn measurements_are_plausible() {
-        let m = crate::with_threads(2, Machine::measure);
-        assert_eq!(m.threads, 2);
-        assert!((0.1..20.0).contains(&m.clock), "{m}");
-        let rates = m.memory.iter().flat_map(|m| [m.read, m.copy]);
-        for r in m.peaks.iter().map(|p| p.gflops).chain(rates) {
-            assert!(r.one > 0.0 && r.all > 0.0, "{m}");
-        }
-        assert_eq!(m.peaks.len(), Level::available().len());
-        assert_eq!(m.memory.last().map(|m| m.name), Some("DRAM"));
-        assert!(m.page_fault > 0.0, "{m}");
     }
 }

@@ -170,31 +170,3 @@ pub fn with_observer<R>(observer: Arc<dyn Observer>, f: impl FnOnce() -> R) -> R
     let open = observe::Open::new(observer);
     Settings { observer: Some(open.id()), ..Settings::current() }.run(f)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn with_level_nests_and_is_restored_after_a_panic() {
-        let before = level();
-        for l in Level::available() {
-            with_level(l, || {
-                assert_eq!(level(), l);
-                with_level(Level::Scalar, || assert_eq!(level(), Level::Scalar));
-                assert_eq!(level(), l);
-            });
-        }
-        let panicked = std::panic::catch_unwind(|| with_level(Level::Scalar, || panic!("inside")));
-        assert!(panicked.is_err());
-        assert_eq!(level(), before);
-    }
-
-    #[test]
-    fn with_level_rejects_unsupported_levels() {
-        let unsupported = if cfg!(target_arch = "x86_64") { Level::Neon } else { Level::Avx2 };
-        let rejected = std::panic::catch_unwind(|| with_level(unsupported, || ()));
-        let text = *rejected.unwrap_err().downcast::<String>().unwrap();
-        assert!(text.contains("is not supported by this CPU (has: scalar"), "{text}");
-    }
-}

@@ -101,34 +101,3 @@ impl<'a> Transposed<'a> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::layout::Layout;
-    use crate::shape::Shape;
-
-    /// Every order of three axes, sizes around the size of a tile, for whole tensors and slices.
-    #[test]
-    fn tiled_copies_equal_elementwise_copies() {
-        let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
-        for dims in [[3, 40, 17], [16, 1, 32], [33, 9, 8], [7, 100, 64], [1, 130, 15]] {
-            let shape = Shape::from(dims);
-            let data: Vec<u32> = (0..shape.numel() as u32).collect();
-            for order in orders {
-                let whole = Layout::contiguous(shape).permute("t", &order).unwrap();
-                let last = whole.shape()[2];
-                let cut = whole.slice("t", 2, last / 3, last, 1).unwrap();
-                for layout in [whole, cut] {
-                    let nest = LoopNest::new(layout.shape(), [&layout]);
-                    let mut out = vec![0; layout.shape().numel()];
-                    copy(&nest, &data, &mut out);
-                    let mut cursor = nest.cursor(0);
-                    for (i, &y) in out.iter().enumerate() {
-                        assert_eq!(y as usize, cursor.next(1).1[0], "{dims:?} {order:?} at {i}");
-                    }
-                }
-            }
-        }
-    }
-}

@@ -104,6 +104,27 @@ fn live_bytes_are_counted_and_kept_bytes_can_be_freed() {
     drop(empty);
 }
 
+/// Blocks are aligned, do not overlap, and are the smallest of the size classes.
+#[test]
+fn blocks_fit_and_waste_at_most_an_eighth() {
+    let _turn = turn();
+    settled();
+    let mut block = 0;
+    for bytes in 1..70_000 {
+        let before = pool_stats().live;
+        let x = Tensor::<bool>::full([bytes], true);
+        let next = pool_stats().live - before;
+        assert!(next == block || bytes == block + 1, "{bytes} in {next}, not in {block}");
+        block = next;
+        assert!((bytes..=bytes + bytes / 8 + 64).contains(&block), "{bytes} in {block}");
+        assert!(x.as_slice().as_ptr().addr().is_multiple_of(64));
+    }
+    let all: Vec<_> = (0..40).map(|i| Tensor::<f32>::full([i * 7], i as f32)).collect();
+    for (i, x) in all.iter().enumerate() {
+        assert!(x.as_slice().iter().all(|&x| x == i as f32));
+    }
+}
+
 /// Every element type in memory that held every other type, with adverse bit patterns.
 #[test]
 fn memory_is_reused_by_other_types() {

@@ -1,4 +1,9 @@
 //! A decoder-only language model from parts: by default as in nanoGPT.
+//!
+//! `GptConfig` (`config.rs`) has its sizes and the kind of each part; `attention_kind.rs` lists the variants by
+//! name with the options that each supports, and `variants.rs` makes a layer of one; `causal.rs` is nanoGPT's fused
+//! attention, the default. A layer of a user's own implements `CausalAttention` (`attention.rs`) and is passed to
+//! `Gpt::with_attention`. `names.rs` names parameters as GPT-2 or as Llama does.
 
 mod attention;
 mod attention_kind;

@@ -270,7 +270,7 @@ fn memory(effort: Effort, level: Level) -> Vec<Memory> {
 const LINE: usize = 16;
 
 /// `f32` elements of a repetition, at most: 256 KiB.
-const CHUNK: usize = 1 << 16;
+pub const CHUNK: usize = 1 << 16;
 
 /// A block of ones. Copies of what there is are fast in a build without optimisation, too.
 fn ones(len: usize) -> Vec<f32> {
@@ -284,7 +284,7 @@ fn ones(len: usize) -> Vec<f32> {
 
 /// The chunk after this one, in a block of so many elements that is walked through over and over: so an element is
 /// read again after all others, and a repetition takes as long in a large block as in a small one.
-fn following(chunk: &Range<usize>, len: usize) -> Range<usize> {
+pub fn following(chunk: &Range<usize>, len: usize) -> Range<usize> {
     let (size, at) = (len.min(CHUNK), chunk.end);
     if at + size > len { 0..size } else { at..at + size }
 }
@@ -404,23 +404,4 @@ fn region() -> RegionCost {
         go()
     });
     RegionCost { busy, rested: median(rested.collect()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_repetition_is_small_and_all_are_the_whole_block() {
-        for len in [128, CHUNK, 3 * CHUNK + 128, 1 << 28] {
-            let (mut chunk, mut walked) = (0..0, 0);
-            while walked + len.min(CHUNK) <= len {
-                chunk = following(&chunk, len);
-                assert!(chunk.start == walked && chunk.len() == len.min(CHUNK));
-                walked = chunk.end;
-            }
-            assert_eq!(following(&chunk, len).start, 0);
-        }
-        assert!([0, 1, 1024, 5000].iter().all(|&n| ones(n) == vec![1.0; n]));
-    }
 }

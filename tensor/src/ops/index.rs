@@ -377,19 +377,3 @@ pub(super) fn check_lines(op: &'static str, x: &Shape, idx: &Shape, axis: usize)
         format!("axis {i} of indices {idx:?} is longer than that of {x:?}")
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scatter_add_reads_a_permuted_index_in_order() {
-        // The index is contiguous only once its axes are exchanged.
-        let idx = Tensor::from([[1i64, 0], [0, 1], [1, 0]]).t();
-        let src = Tensor::from([[1.0f64, 2.0, 3.0], [4.0, 5.0, 6.0]]);
-        let x = Tensor::zeros([2, 3]);
-        let expected = x.scatter_add(0, &Tensor::from_vec(idx.to_vec(), [2, 3]), &src);
-        assert_eq!(expected.to_vec(), [4.0, 2.0, 6.0, 1.0, 5.0, 3.0]);
-        assert_eq!(x.scatter_add(0, &idx, &src), expected);
-    }
-}

@@ -102,24 +102,3 @@ impl Lanes<f32> for Counting {
         super::math::pow(self, a, b)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn operations_are_those_of_the_formula() {
-        let of = |f: fn(Counting, ())| {
-            let outer = OPERATIONS.replace(0);
-            f(Counting, ());
-            OPERATIONS.replace(outer)
-        };
-        assert_eq!(of(|s, x| s.add(x, s.mul(x, x))), 2);
-        assert_eq!(of(|s, x| s.fma(x, x, s.neg(x))), 2);
-        assert_eq!(of(|s, x| s.select(s.lt(x, x), x, s.sqrt(x))), 1);
-        // An exponential is a polynomial, and a division more makes a sigmoid.
-        let (exp, sigmoid) = (of(|s, x| s.exp(x)), of(|s, x| s.sigmoid(x)));
-        assert!((8..40).contains(&exp), "{exp}");
-        assert_eq!(sigmoid, exp + 2);
-    }
-}

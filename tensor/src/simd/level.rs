@@ -115,42 +115,11 @@ fn require(level: Level, available: &[Level]) -> Result<Level, LevelError> {
 }
 
 /// The level for a value of `RETROGRAD_SIMD`: the best one if it is unset or empty.
-fn choose(request: Option<&str>, available: &[Level]) -> Result<Level, LevelError> {
+pub fn choose(request: Option<&str>, available: &[Level]) -> Result<Level, LevelError> {
     match request.map(str::trim) {
         None | Some("") => Ok(available.iter().copied().max().unwrap_or(Level::Scalar)),
         Some(text) => Level::from_str(text)
             .and_then(|level| require(level, available))
             .map_err(|LevelError(why)| LevelError(format!("RETROGRAD_SIMD={why}"))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_round_trip() {
-        for l in Level::ALL {
-            assert_eq!(l.name().parse(), Ok(l));
-            assert_eq!(l.to_string(), l.name());
-        }
-        assert!("sse9".parse::<Level>().is_err());
-    }
-
-    #[test]
-    fn the_environment_selects_among_the_supported_levels() {
-        let has = [Level::Scalar, Level::Avx2];
-        assert_eq!(choose(None, &has), Ok(Level::Avx2));
-        assert_eq!(choose(Some(" "), &has), Ok(Level::Avx2));
-        assert_eq!(choose(Some("scalar"), &has), Ok(Level::Scalar));
-        let text = |r: &str| choose(Some(r), &has).unwrap_err().to_string();
-        assert_eq!(
-            text("avx512"),
-            "RETROGRAD_SIMD=avx512 is not supported by this CPU (has: scalar, avx2)"
-        );
-        assert_eq!(
-            text("fast"),
-            "RETROGRAD_SIMD=fast is not a SIMD level (one of: scalar, neon, avx2, avx512)"
-        );
     }
 }

@@ -100,6 +100,20 @@ const LN2: [f32; 2] = [0.693_145_75, 1.428_606_8e-6];
 /// whole numbers up to `2^13` are exact.
 const HALF_PI: [f32; 5] = [1.5703125, 4.837_513e-4, 7.549_533_6e-8, 2.563_283e-12, 6.123_234e-17];
 
+// The documented numbers of bits, and the sums of the parts.
+const _: () = {
+    const fn bits(x: f32) -> u32 {
+        24 - (x.to_bits() | 1 << 23).trailing_zeros()
+    }
+    let [a, b, c, d, e] = HALF_PI;
+    assert!(bits(LN2[0]) <= 15);
+    assert!(bits(a) <= 11 && bits(b) <= 11 && bits(c) <= 11 && bits(d) <= 11);
+    let ln2 = LN2[1] as f64 + LN2[0] as f64;
+    assert!((ln2 - std::f64::consts::LN_2).abs() < 1e-13);
+    let half_pi = e as f64 + d as f64 + c as f64 + b as f64 + a as f64;
+    assert!(half_pi == std::f64::consts::FRAC_PI_2);
+};
+
 /// `2^13 * pi / 2`: the bound of the reduction in `f32`.
 const WIDE: f32 = 12_867.0;
 
@@ -348,19 +362,4 @@ pub fn cos<S: Lanes<f32>>(s: S, x: S::V) -> S::V {
 #[inline(always)]
 pub fn pow<S: Lanes<f32>>(s: S, a: S::V, b: S::V) -> S::V {
     s.map2(a, b, |a, b| f64::from(a).powf(b.into()) as f32)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn products_with_the_split_constants_are_exact() {
-        let bits = |x: f32| 24 - (x.to_bits() | 1 << 23).trailing_zeros();
-        assert!(bits(LN2[0]) <= 15);
-        assert!(HALF_PI[..4].iter().all(|&part| bits(part) <= 11));
-        let sum = |parts: &[f32]| parts.iter().rev().map(|&p| f64::from(p)).sum::<f64>();
-        assert!((sum(&LN2) - std::f64::consts::LN_2).abs() < 1e-13);
-        assert_eq!(sum(&HALF_PI), std::f64::consts::FRAC_PI_2);
-    }
 }

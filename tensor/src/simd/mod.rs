@@ -23,11 +23,11 @@ pub(crate) use inlined;
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
-mod counting;
+pub(crate) mod counting;
 mod dispatch;
 mod elementary;
 mod lanes;
-mod level;
+pub(crate) mod level;
 mod math;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;

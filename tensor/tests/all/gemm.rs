@@ -1,8 +1,9 @@
 //! The kernels of GEMM: every bit of every element, and no access out of bounds.
 
 use crate::common::*;
-use retrograd_tensor::kernels::gemm::Gemm;
-use retrograd_tensor::kernels::gemm::gemm;
+use retrograd_tensor::MatmulPrecision;
+use retrograd_tensor::internals::{Partition, Problem, b_in_place};
+use retrograd_tensor::kernels::gemm::{Gemm, GemmKernel, gemm};
 use retrograd_tensor::matrix::{MatMut, MatRef};
 use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
@@ -176,6 +177,26 @@ fn bits_do_not_depend_on_threads() {
     }
 }
 
+/// Partial products of more elements than one chunk of additions, with every fused level.
+#[test]
+fn split_k_has_the_bits_of_one_thread() {
+    let [m, k, n] = [160, 4096, 160];
+    assert!(matches!(problem([m, k, n]).partition(8), Partition::SplitK { .. }));
+    let mut rng = Rng(1);
+    let (a, b) = (normals(&mut rng, m * k), normals(&mut rng, k * n));
+    let pair = (matrix(Rows, &a, m, k), matrix(Rows, &b, k, n));
+    for level in fused() {
+        for add in [false, true] {
+            let product = |threads| {
+                let mut out = vec![0.5f32; m * n];
+                with_level(level, || with_threads(threads, || gemm(&[pair], add, &mut out)));
+                out
+            };
+            assert_eq!(product(1), product(8), "{level}, accumulate {add}");
+        }
+    }
+}
+
 /// Infinities, NaN and subnormal numbers give the results of the definition.
 #[test]
 fn special_values_propagate_as_in_the_definition() {
@@ -231,5 +252,124 @@ fn no_access_is_out_of_bounds() {
                 }
             }
         }
+    }
+}
+
+/// A product of `f32` matrices with contiguous rows.
+fn problem([m, k, n]: [usize; 3]) -> Problem {
+    let sizes = |rows, cols| matrix(Rows, &[], rows, cols);
+    Problem::new::<f32>(&sizes(m, k), &sizes(k, n), Some(512), MatmulPrecision::F32)
+}
+
+#[test]
+fn large_products_are_balanced_between_threads() {
+    // A few blocks per thread, of equal sizes.
+    let shapes = [[4096, 384, 1152], [1024, 1024, 1024], [768, 128, 512], [768, 512, 128]];
+    for shape in shapes {
+        for threads in [2, 4, 8] {
+            let Partition::Blocks { rows, cols } = problem(shape).partition(threads) else {
+                panic!("{shape:?} by split-K")
+            };
+            let blocks = shape[0].div_ceil(rows) * shape[2].div_ceil(cols);
+            assert_eq!(blocks % threads, 0, "{shape:?} by {rows} x {cols}");
+            let share = shape[0] * shape[2] / threads;
+            let most = blocks / threads * rows * cols;
+            assert!(most * 10 < share * 11, "{shape:?} by {rows} x {cols}, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn shares_are_those_of_the_tasks() {
+    for (shape, threads) in [([4096, 384, 1152], 2), ([65, 16384, 64], 2), ([7, 5, 3], 64)] {
+        let p = problem(shape);
+        let shares = p.shares(threads);
+        let tasks = match p.partition(threads) {
+            Partition::Blocks { rows, cols } => {
+                vec![shape[0].div_ceil(rows) * shape[2].div_ceil(cols)]
+            }
+            Partition::SplitK { depth } => vec![shape[1].div_ceil(depth), 1],
+        };
+        assert_eq!(shares.iter().map(Vec::len).collect::<Vec<_>>(), tasks, "{shape:?}");
+        // Every task has an overhead of its own, and the whole has one.
+        let all: f64 = shares[0].iter().sum();
+        let most = if shape[1] < 100 { 2.0 } else { 1.3 };
+        assert!((1.0..most).contains(&all), "{shape:?}: {all}");
+    }
+    assert_eq!(problem([600, 500, 400]).shares(1).len(), 1);
+}
+
+#[test]
+fn small_products_with_long_sums_use_split_k() {
+    assert_eq!(problem([65, 16384, 64]).partition(2), Partition::SplitK { depth: 512 });
+    assert_eq!(problem([16, 16384, 16]).partition(4), Partition::SplitK { depth: 512 });
+    assert!(matches!(problem([16, 512, 16]).partition(4), Partition::Blocks { .. }));
+}
+
+#[test]
+fn split_k_never_takes_much_memory() {
+    for (m, n) in [(1024, 1024), (384, 1152), (2048, 2048), (4096, 4096)] {
+        for k in [4096, 65536] {
+            for threads in [2, 3, 8, 64] {
+                let p = problem([m, k, n]).partition(threads);
+                assert!(matches!(p, Partition::Blocks { .. }), "{m} x {k} x {n}: {p:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_smallest_products_have_a_block() {
+    for shape in [[1, 0, 1], [1, 5000, 1], [1, 64, 4096], [4096, 64, 1], [5, 700, 3]] {
+        for threads in [1, 2, 3, 64] {
+            if let Partition::Blocks { rows, cols } = problem(shape).partition(threads) {
+                assert!((1..=shape[0]).contains(&rows) && (1..=shape[2]).contains(&cols));
+            }
+        }
+    }
+}
+
+/// Whether `b` `[k, n]` with rows `distance` apart is read in place by tiles of four vectors.
+fn in_place(m: usize, k: usize, n: usize, distance: usize) -> bool {
+    let (a, b) = (vec![0.0; m * k], vec![0.0; k * distance]);
+    let b = MatRef { cols: n, row_stride: distance as isize, ..MatRef::new(&b, k, distance) };
+    b_in_place::<4>(&MatRef::new(&a, m, k), &b)
+}
+
+#[test]
+fn panels_that_exceed_their_cache_sets_are_packed() {
+    for (m, k, distance, expected) in [
+        (512, 384, 384, true),
+        (512, 504, 504, true),
+        (512, 512, 512, false), // 16 lines per set of L2
+        (256, 512, 512, false),
+        (256, 256, 256, true),
+        (512, 128, 512, true), // 4 lines per set
+        (6, 512, 512, true),   // every element is read once
+        (516, 384, 384, false),
+        (512, 512, 520, false), // rows are too far apart
+        (4096, 32, 512, false), // 16 lines per set of L1
+        (4096, 16, 512, true),
+        (4096, 64, 520, true),
+    ] {
+        assert_eq!(in_place(m, k, 384.min(distance), distance), expected, "{m} {k} {distance}");
+    }
+}
+
+#[test]
+fn few_rows_and_contiguous_columns_are_suitable() {
+    let data = [0.0; 9 * 64 + 64 * 32];
+    let is_skinny = |a: Order, b: Order, (m, k): (usize, usize)| {
+        let (a, b) = (matrix(a, &data, m, k), matrix(b, &data, k, 32));
+        f32::kernel(&a, &b, MatmulPrecision::F32) == GemmKernel::Skinny
+    };
+    for level in fused() {
+        with_level(level, || {
+            assert!(is_skinny(Rows, Columns, (1, 64)) && is_skinny(Rows, Columns, (8, 64)));
+            assert!(!is_skinny(Rows, Columns, (9, 64)), "{level}: many rows");
+            assert!(!is_skinny(Rows, Rows, (1, 64)), "{level}: contiguous rows of b");
+            assert!(!is_skinny(Columns, Columns, (8, 64)), "{level}: contiguous columns of a");
+            assert!(!is_skinny(Rows, Columns, (1, 15)), "{level}: nothing to transpose");
+        });
     }
 }

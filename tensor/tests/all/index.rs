@@ -36,3 +36,14 @@ fn sums_are_added_in_order() {
     }
     assert_eq!(Tensor::embedding_vjp(&grad, &idx, 65).to_vec(), table);
 }
+
+#[test]
+fn scatter_add_reads_a_permuted_index_in_order() {
+    // The index is contiguous only once its axes are exchanged.
+    let idx = Tensor::from([[1i64, 0], [0, 1], [1, 0]]).t();
+    let src = Tensor::from([[1.0f64, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+    let x = Tensor::zeros([2, 3]);
+    let expected = x.scatter_add(0, &Tensor::from_vec(idx.to_vec(), [2, 3]), &src);
+    assert_eq!(expected.to_vec(), [4.0, 2.0, 6.0, 1.0, 5.0, 3.0]);
+    assert_eq!(x.scatter_add(0, &idx, &src), expected);
+}

@@ -1,14 +1,87 @@
 //! Random tensors: independent of the number of threads, with the documented distributions.
 
-use rand::{RngExt, SeedableRng};
+use rand::{Rng as _, RngExt, SeedableRng};
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
+use retrograd_tensor::torch_random::TorchRng;
 use retrograd_tensor::{Tensor, with_threads};
 
 fn mean(x: impl IntoIterator<Item = f64>) -> f64 {
     let (n, sum) = x.into_iter().fold((0.0, 0.0), |(n, sum), x| (n + 1.0, sum + x));
     sum / n
+}
+
+/// Philox4x32-10 by its definition.
+fn philox(mut c: [u32; 4], mut k: [u32; 2]) -> [u32; 4] {
+    for _ in 0..10 {
+        let product = |x: u32, y: u64| u64::from(x) * y;
+        let (a, b) = (product(c[0], 0xD251_1F53), product(c[2], 0xCD9E_8D57));
+        c = [(b >> 32) as u32 ^ c[1] ^ k[0], b as u32, (a >> 32) as u32 ^ c[3] ^ k[1], a as u32];
+        k = [k[0].wrapping_add(0x9E37_79B9), k[1].wrapping_add(0xBB67_AE85)];
+    }
+    c
+}
+
+/// The known answers published with the Random123 library.
+#[test]
+fn philox_has_the_known_answers() {
+    for (counter, key, answer) in [
+        ([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]),
+        ([u32::MAX; 4], [u32::MAX; 2], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]),
+        (
+            [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+            [0xa409_3822, 0x299f_31d0],
+            [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
+        ),
+    ] {
+        assert_eq!(philox(counter, key), answer);
+    }
+}
+
+/// The counter of a block is its number and the stream; the key is the seed.
+#[test]
+fn bits_and_words_are_those_of_philox() {
+    let halves = |x: u64| [x as u32, (x >> 32) as u32];
+    for (seed, stream) in [(0, 0), (3, 4), (u64::MAX, u64::MAX), (1 << 40 | 7, 9 << 33 | 2)] {
+        let block = |number: u64| {
+            let ([a, b], [c, d]) = (halves(number), halves(stream));
+            philox([a, b, c, d], halves(seed))
+        };
+        let key = Key::new(seed, stream);
+        for number in (0..100).chain([1 << 32, 0x4567_89ab_cdef_0123, (1 << 63) - 1]) {
+            let [a, b] = [0, 1].map(|i| halves(key.bits(2 * number + i)));
+            assert_eq!([a, b].concat(), block(number));
+        }
+        for index in 0..300 {
+            let number = index / 64 * 16 + index % 16;
+            assert_eq!(key.word(index), block(number)[(index / 16 % 4) as usize]);
+        }
+    }
+}
+
+/// Without rejection of biased draws, half of the numbers would be multiples of 3.
+#[test]
+fn numbers_below_a_bound_are_without_bias() {
+    let mut rng = Rng::new(17);
+    let all: Vec<usize> = (0..10_000).map(|_| rng.below(3 << 62)).collect();
+    let multiples = all.iter().filter(|x| x.is_multiple_of(3)).count();
+    assert!((3100..3570).contains(&multiples), "{multiples}");
+    assert!(all.iter().any(|&x| x > 2 << 62) && all.iter().all(|&x| x < 3 << 62));
+    assert_eq!(rng.below(1), 0);
+}
+
+/// The 10 000th number of the default seed, 5489, which the C++ standard specifies for `mt19937`.
+#[test]
+fn the_generator_of_pytorch_has_the_known_answer() {
+    let mut rng = TorchRng::manual_seed(5489);
+    let last = (0..10_000).map(|_| rng.next_u32()).last();
+    assert_eq!(last, Some(4_123_659_995));
+    let mut a = TorchRng::seed_from_u64(3);
+    let mut b = TorchRng::from_seed(3u64.to_le_bytes());
+    let (high, low) = (a.next_u32(), a.next_u32());
+    assert_eq!(b.next_u64(), u64::from(high) << 32 | u64::from(low));
+    assert_eq!(a, b);
 }
 
 #[test]

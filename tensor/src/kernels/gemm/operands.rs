@@ -26,7 +26,7 @@ pub(super) fn a_in_place<T>(a: &MatRef<'_, T>, n: usize) -> bool {
 ///   tile to the next.
 /// * `a` has the rows of one tile, so every element of `b` is read once, as it would be for
 ///   packing.
-pub(super) fn b_in_place<const NV: usize>(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
+pub fn b_in_place<const NV: usize>(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
     let distance = b.row_stride.unsigned_abs();
     let short = b.rows <= B_SHORT && L1.holds(b.rows, distance);
     let few_rows = a.rows <= B_FEW_ROWS * NV && distance <= B_CLOSE && L2.holds(b.rows, distance);
@@ -181,36 +181,4 @@ impl<'a> OperandB<'a> {
 pub(super) struct Panel<'a> {
     pub data: &'a [f32],
     pub step: usize,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whether `b` `[k, n]` with rows `distance` apart is read in place by tiles of four vectors.
-    fn in_place(m: usize, k: usize, n: usize, distance: usize) -> bool {
-        let (a, b) = (vec![0.0; m * k], vec![0.0; k * distance]);
-        let b = MatRef { cols: n, row_stride: distance as isize, ..MatRef::new(&b, k, distance) };
-        b_in_place::<4>(&MatRef::new(&a, m, k), &b)
-    }
-
-    #[test]
-    fn panels_that_exceed_their_cache_sets_are_packed() {
-        for (m, k, distance, expected) in [
-            (512, 384, 384, true),
-            (512, 504, 504, true),
-            (512, 512, 512, false), // 16 lines per set of L2
-            (256, 512, 512, false),
-            (256, 256, 256, true),
-            (512, 128, 512, true), // 4 lines per set
-            (6, 512, 512, true),   // every element is read once
-            (516, 384, 384, false),
-            (512, 512, 520, false), // rows are too far apart
-            (4096, 32, 512, false), // 16 lines per set of L1
-            (4096, 16, 512, true),
-            (4096, 64, 520, true),
-        ] {
-            assert_eq!(in_place(m, k, 384.min(distance), distance), expected, "{m} {k} {distance}");
-        }
-    }
 }

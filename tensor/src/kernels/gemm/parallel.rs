@@ -145,33 +145,3 @@ fn split_k<T: Gemm>(
         }
     });
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::random::Rng;
-    use crate::settings::with_level;
-    use crate::simd::Level;
-    use crate::tensor::Tensor;
-    use crate::with_threads;
-
-    #[test]
-    fn split_k_has_the_bits_of_one_thread() {
-        let (m, k, n) = (150, 4100, 160); // more than one chunk of additions
-        let [a, b] = [[m, k], [k, n]].map(|shape| Tensor::<f32>::randn(shape, &mut Rng::new(1)));
-        let (a, b) = (MatRef::new(a.as_slice(), m, k), MatRef::new(b.as_slice(), k, n));
-        for level in Level::available().into_iter().filter(|&l| l != Level::Scalar) {
-            for accumulate in [false, true] {
-                let [mut serial, mut split] = [(); 2].map(|()| vec![0.5_f32; m * n]);
-                with_level(level, || {
-                    let depth = f32::kc(k).expect("known");
-                    f32::gemm(a, b, accumulate, MatMut::new(&mut serial, m, n));
-                    with_threads(3, || {
-                        split_k(a, b, depth, accumulate, &mut split, MatmulPrecision::F32);
-                    });
-                });
-                assert_eq!(serial, split, "{level}, accumulate {accumulate}");
-            }
-        }
-    }
-}

@@ -16,15 +16,23 @@ pub(super) const BATCH: usize = 4;
 
 /// A partition of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Partition {
+pub enum Partition {
     /// Each task computes a block of the product.
-    Blocks { rows: usize, cols: usize },
+    Blocks {
+        /// Rows of a block.
+        rows: usize,
+        /// Columns of a block.
+        cols: usize,
+    },
     /// Split-K: each task computes `depth` terms of every sum.
-    SplitK { depth: usize },
+    SplitK {
+        /// Terms of every sum in a task.
+        depth: usize,
+    },
 }
 
 /// The size of a product, and the times of its parts in multiply-adds.
-pub(super) struct Problem {
+pub struct Problem {
     m: usize,
     k: usize,
     n: usize,
@@ -39,7 +47,8 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new<T>(
+    /// The product of `a` and `b`, whose sums are split every `kc` terms, if they are.
+    pub fn new<T>(
         a: &MatRef<'_, T>,
         b: &MatRef<'_, T>,
         kc: Option<usize>,
@@ -61,7 +70,7 @@ impl Problem {
 
     /// The fastest partition. Split-K is used only if it is clearly faster, and if the partial
     /// products take little memory.
-    pub(super) fn partition(&self, threads: usize) -> Partition {
+    pub fn partition(&self, threads: usize) -> Partition {
         let most = (self.m.div_ceil(self.unit.0), self.n.div_ceil(self.unit.1));
         let (time, blocks) = [threads, 2 * threads, 4 * threads]
             .into_iter()
@@ -103,7 +112,7 @@ impl Problem {
 
     /// The estimated times of all tasks on a number of threads, relative to the time of the whole product
     /// as one task, in stages: the blocks, or partial products and their sum.
-    pub(super) fn shares(&self, threads: usize) -> Vec<Vec<f64>> {
+    pub fn shares(&self, threads: usize) -> Vec<Vec<f64>> {
         let whole = self.task(self.m, self.k, self.n) as f64;
         // The sizes of the parts of a length.
         let parts = |n: usize, size: usize| (0..n).step_by(size).map(move |i| size.min(n - i));
@@ -167,83 +176,4 @@ pub(super) fn partition<T: Gemm>(
     let cost = Cost::matmul(a.rows, a.cols, precision);
     let is_divided = par::should_parallelize(cost, a.rows * b.cols);
     is_divided.then(|| Problem::new(a, b, T::kc(a.cols), precision).partition(par::threads()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A product of `f32` matrices with contiguous rows.
-    fn problem([m, k, n]: [usize; 3]) -> Problem {
-        let (unit, depth) = (TASK_UNIT, Some(512).filter(|&d| d < k));
-        Problem { m, k, n, depth, unit, load_a: LOAD / FMA, load_b: PACK / FMA }
-    }
-
-    #[test]
-    fn large_products_are_balanced_between_threads() {
-        // A few blocks per thread, of equal sizes.
-        let shapes = [[4096, 384, 1152], [1024, 1024, 1024], [768, 128, 512], [768, 512, 128]];
-        for shape in shapes {
-            for threads in [2, 4, 8] {
-                let Partition::Blocks { rows, cols } = problem(shape).partition(threads) else {
-                    panic!("{shape:?} by split-K")
-                };
-                let blocks = shape[0].div_ceil(rows) * shape[2].div_ceil(cols);
-                assert_eq!(blocks % threads, 0, "{shape:?} by {rows} x {cols}");
-                let share = shape[0] * shape[2] / threads;
-                let most = blocks / threads * rows * cols;
-                assert!(most * 10 < share * 11, "{shape:?} by {rows} x {cols}, {threads} threads");
-            }
-        }
-    }
-
-    #[test]
-    fn shares_are_those_of_the_tasks() {
-        for (shape, threads) in [([4096, 384, 1152], 2), ([65, 16384, 64], 2), ([7, 5, 3], 64)] {
-            let p = problem(shape);
-            let shares = p.shares(threads);
-            let tasks = match p.partition(threads) {
-                Partition::Blocks { rows, cols } => {
-                    vec![shape[0].div_ceil(rows) * shape[2].div_ceil(cols)]
-                }
-                Partition::SplitK { depth } => vec![shape[1].div_ceil(depth), 1],
-            };
-            assert_eq!(shares.iter().map(Vec::len).collect::<Vec<_>>(), tasks, "{shape:?}");
-            // Every task has an overhead of its own, and the whole has one.
-            let all: f64 = shares[0].iter().sum();
-            let most = if shape[1] < 100 { 2.0 } else { 1.3 };
-            assert!((1.0..most).contains(&all), "{shape:?}: {all}");
-        }
-        assert_eq!(problem([600, 500, 400]).shares(1).len(), 1);
-    }
-
-    #[test]
-    fn small_products_with_long_sums_use_split_k() {
-        assert_eq!(problem([65, 16384, 64]).partition(2), Partition::SplitK { depth: 512 });
-        assert_eq!(problem([16, 16384, 16]).partition(4), Partition::SplitK { depth: 512 });
-        assert!(matches!(problem([16, 512, 16]).partition(4), Partition::Blocks { .. }));
-    }
-
-    #[test]
-    fn split_k_never_takes_much_memory() {
-        for (m, n) in [(1024, 1024), (384, 1152), (2048, 2048), (4096, 4096)] {
-            for k in [4096, 65536] {
-                for threads in [2, 3, 8, 64] {
-                    let p = problem([m, k, n]).partition(threads);
-                    assert!(matches!(p, Partition::Blocks { .. }), "{m} x {k} x {n}: {p:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_smallest_products_have_a_block() {
-        for shape in [[1, 0, 1], [1, 5000, 1], [1, 64, 4096], [4096, 64, 1], [5, 700, 3]] {
-            for threads in [1, 2, 3, 64] {
-                if let Partition::Blocks { rows, cols } = problem(shape).partition(threads) {
-                    assert!((1..=shape[0]).contains(&rows) && (1..=shape[2]).contains(&cols));
-                }
-            }
-        }
-    }
 }

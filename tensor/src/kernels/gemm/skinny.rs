@@ -140,34 +140,3 @@ fn dot_products<const R: usize, S: Lanes<f32>>(
     }
     sums
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_rows_and_contiguous_columns_are_suitable() {
-        let (k, n) = (64, 32);
-        let data = vec![0.0; 16 * k + k * n];
-        let a = |rows| MatRef::new(&data[..rows * k], rows, k);
-        let b = MatRef::new(&data[..n * k], n, k).t();
-        assert!(
-            SkinnyGemm::is_suitable(&a(1), &b)
-                && SkinnyGemm::is_suitable(&a(8), &b)
-                && !SkinnyGemm::is_suitable(&a(9), &b)
-        );
-        assert!(
-            !SkinnyGemm::is_suitable(&a(1), &MatRef::new(&data[..n * k], k, n)),
-            "contiguous rows of b"
-        );
-        assert!(
-            !SkinnyGemm::is_suitable(&MatRef::new(&data[..8 * k], k, 8).t(), &b),
-            "contiguous columns of a"
-        );
-        let short = MatRef::new(&data[..n * 15], n, 15).t();
-        assert!(
-            !SkinnyGemm::is_suitable(&MatRef::new(&data[..15], 1, 15), &short),
-            "nothing to transpose"
-        );
-    }
-}
