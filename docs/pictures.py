@@ -1,6 +1,6 @@
 """Draws the pictures of README.md, docs/ARENA.md and BENCHMARKS.md.
 
-pictures.py run FOLDER                  docs/loss.svg and docs/attention.svg, from a run of `retrograd`
+pictures.py run FOLDER                  docs/run.png and docs/xray.png, from the pages of `retrograd train` and `xray`
 pictures.py arena [TABLE]               docs/arena.svg, from the table in docs/ARENA.md or another file
 pictures.py quality NAME=FOLDER [..]    docs/quality.svg: held-out loss of runs against training time
 
@@ -10,10 +10,11 @@ program, and --aim a horizontal line.
 """
 
 import argparse
-import base64
 import json
 import math
 import pathlib
+import shutil
+import subprocess
 import sys
 from html import escape
 
@@ -68,7 +69,7 @@ def svg(width, height, parts):
     body = "\n".join([back, *parts])
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>\n{body}\n</svg>\n'
 
-TRAIN, PALE, HELD_OUT = "#2670b0", "#b6cee2", "#d66020"
+
 BLUES = [(255, 255, 255), (178, 216, 232), (70, 150, 200), (28, 84, 150), (12, 28, 66)]
 
 
@@ -83,75 +84,11 @@ def shade(part):
     return "#" + "".join(f"{round(a + rest * (b - a)):02x}" for a, b in zip(BLUES[i], BLUES[i + 1]))
 
 
-def loss(run):
-    """The loss of each step, its centred mean, and the loss on held-out text."""
-    log = entries(run / "log.jsonl")
-    steps = [(e["step"], e["loss"]) for e in log if "ms" in e]
-    held_out = [(e["step"], e["val_loss"]) for e in log if "val_loss" in e and "step" in e]
-    reach = max(len(steps) // 60, 2)
-
-    def mean(i):
-        near = min(reach, i, len(steps) - 1 - i)
-        return sum(loss for _, loss in steps[i - near : i + near + 1]) / (2 * near + 1)
-
-    left, top, width, height = 60, 84, 860, 400
-    every = [loss for _, loss in steps + held_out]
-    low, high, end = max(min(every) - 0.2, 0), max(every) + 0.2, steps[-1][0]
-
-    def at(step, loss):
-        return left + width * step / end, top + height * (high - loss) / (high - low)
-
-    def path(points, color, size):
-        places = " ".join("{:.1f},{:.1f}".format(*at(*point)) for point in points)
-        return f'<polyline points="{places}" fill="none" stroke="{color}" stroke-width="{size}"/>'
-
-    parts = [text(28, 36, "Training and held-out loss", 18)]
-    parts.append(text(28, 58, f"Nats per token; at the end {held_out[-1][1]:.3f} on the held-out windows.", 12, MUTED))
-    for y in range(int(low) + 1, int(high) + 1):
-        parts.append(line(*at(0, y), *at(end, y), FAINT))
-        parts.append(text(left - 8, at(0, y)[1] + 4, f"{y}", 11, MUTED, "end"))
-    for step in range(0, end + 1, max(end // 10, 1)):
-        parts.append(text(at(step, 0)[0], top + height + 18, f"{step}", 11, MUTED, "middle"))
-    parts.append(text(left + width / 2, top + height + 40, "step", 12, INK, "middle"))
-    parts.append(tall_text(20, top + height / 2, "loss"))
-    parts.append(path(steps, PALE, 1))
-    parts.append(path([(step, mean(i)) for i, (step, _) in enumerate(steps)], TRAIN, 2))
-    parts.append(path(held_out, HELD_OUT, 2))
-    parts += [circle(*at(*point), HELD_OUT, 4) for point in held_out]
-
-    def stroke(color):
-        return lambda x, y: line(x, y - 4, x + 12, y - 4, color, 3)
-
-    training = (stroke(TRAIN), "training batches (pale: each; dark: moving average)")
-    parts += legend(left + 420, 36, [training, (stroke(HELD_OUT), "held-out text")])
-    return svg(960, 560, parts)
-
-
-def attention(run):
-    """The weights of the heads of the first layer within a sentence, at the end of the run."""
-    looks = entries(run / "looks.jsonl")
-    start = next(look["start"] for look in looks if "start" in look)
-    heads = [look["look"] for look in looks if "look" in look][-1]["heads"][: start["layers"][0]]
-    labels = [token.translate({32: "␣", 10: "⏎", 9: "⇥"})[:8] for token in start["sentence"]]
-    cell, gap, left, top = 11, 30, 40, 136
-    side = cell * len(labels)
-    parts = [text(left, 36, "Attention weights of layer 1", 18)]
-    parts.append(text(left, 58, "Row: query token. Column: key token. Masked pairs are grey.", 12, MUTED))
-    right = left + len(heads) * (side + gap)
-    parts += [box(right - 160 + i, 26, 1, 12, shade(i / 159)) for i in range(160)]
-    parts += [text(right - 160 + 160 * w**0.5, 50, f"{w:g}", 10, MUTED, "middle") for w in (0, 0.1, 0.3, 0.6, 1)]
-    parts.append(text(right - 172, 36, "attention weight", 10, MUTED, "end"))
-    for h, head in enumerate(heads):
-        x = left + gap + h * (side + gap)
-        parts.append(text(x, top - 30, f"head {h + 1}", 12))
-        parts.append(box(x, top, side, side, FAINT))
-        weights = iter(base64.b64decode(head["weights"]))
-        for i, label in enumerate(labels):
-            parts.append(text(x + (i + 0.5) * cell, top - 4, label, 9, MUTED, "middle"))
-            parts.append(text(x - 6, top + (i + 0.8) * cell, label, 9, MUTED, "end"))
-            # A byte is the root of a weight.
-            parts += [box(x + j * cell, top + i * cell, cell, cell, shade(next(weights) / 255)) for j in range(i + 1)]
-    return svg(right + left, top + side + 40, parts)
+def photograph(page, name, height):
+    """A picture of a page in Chromium. `page` may end with a state, as in `step.html#event=255`."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome") or sys.exit("no Chromium")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size=1280,{height}"]
+    subprocess.run([chromium, *options, f"--screenshot={DOCS / name}", f"file://{page}"], check=True, stderr=subprocess.DEVNULL)
 
 
 def arena(table):
@@ -255,6 +192,7 @@ def quality_of(curves, points, aims):
         parts.append(text(x(s) + dx, y(loss) + dy, label, 12, color, anchor))
     return svg(LEFT + WIDTH + 30, TOP + HEIGHT + 60, parts)
 
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     kinds = parser.add_subparsers(dest="kind", required=True)
@@ -266,7 +204,10 @@ def main():
     quality.add_argument("--aim", nargs=2, action="append", default=[], metavar=("NAME", "LOSS"))
     args = parser.parse_args()
     if args.kind == "run":
-        pictures = {"loss": loss(args.folder), "attention": attention(args.folder)}
+        folder = args.folder.resolve()
+        photograph(folder / "run.html", "run.png", 720)
+        photograph(f"{next(folder.glob('xray-*.html'))}#event=255", "xray.png", 1040)
+        pictures = {}
     elif args.kind == "arena":
         pictures = {"arena": arena(args.table)}
     else:

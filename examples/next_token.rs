@@ -105,7 +105,7 @@ impl Module for Model {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let text = include_str!("tales.txt");
+    let text = include_str!("tales.txt"); // from a grammar, as the texts of train/src/tales.rs
     let tokenizer = Tokenizer::chars([text]);
     let corpus = Corpus::new(&Documents::of(text), 0.1, &tokenizer)?; // a tenth is held out
     let mut rng = Rng::new(1);

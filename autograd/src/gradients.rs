@@ -71,14 +71,6 @@ impl<T: Real> Gradients<T> {
 
     /// The gradient of a leaf or a parameter (or of a variable that the pass kept);
     /// `None` if the pass did not reach it.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let (x, y) = (Var::leaf(Tensor::scalar(3.0f32)), Var::leaf(Tensor::scalar(1.0)));
-    /// let grads = x.square().backward();
-    /// assert_eq!(grads.get(&x).unwrap().item(), 6.0);
-    /// assert!(grads.get(&y).is_none());
-    /// ```
     pub fn get(&self, x: &(impl GradientKey<T> + ?Sized)) -> Option<&Tensor<T>> {
         self.by_id.get(&x.gradient_id()?)
     }

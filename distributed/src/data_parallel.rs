@@ -92,33 +92,12 @@ impl<T: Real> DataParallel<T> {
     }
 
     /// Sets how gradients are added.
-    ///
-    /// ```
-    /// use retrograd::distributed::{DataParallel, GradientSum, Local};
-    /// use retrograd::prelude::*;
-    /// use std::sync::Arc;
-    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
-    /// let parallel = DataParallel::new(&model, Arc::new(rank));
-    /// let parallel = parallel.with_reduction(GradientSum::AllReduce);
-    /// ```
     pub fn with_reduction(mut self, reduction: GradientSum) -> Self {
         self.reduction = reduction;
         self
     }
 
     /// The parameters of this rank. There may be none.
-    ///
-    /// ```
-    /// use retrograd::distributed::{DataParallel, Local};
-    /// use retrograd::prelude::*;
-    /// use std::sync::Arc;
-    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
-    /// let parallel = DataParallel::new(&model, Arc::new(rank));
-    /// let names: Vec<String> = parallel.owned().named_parameters().into_iter().map(|p| p.0).collect();
-    /// assert_eq!(names, ["weight", "bias"]); // all, because there is one rank
-    /// ```
     pub fn owned(&self) -> Owned<T> {
         let mine = self.plan.of_rank(self.comm.rank());
         Owned(mine.map(|i| self.plan.params[i].clone()).collect())
@@ -242,17 +221,6 @@ impl<T: Real> DataParallel<T> {
     ///
     /// # Panics
     /// If `max` is negative or NaN.
-    ///
-    /// ```
-    /// use retrograd::distributed::{DataParallel, Local};
-    /// use retrograd::prelude::*;
-    /// use std::sync::Arc;
-    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
-    /// let parallel = DataParallel::new(&model, Arc::new(rank));
-    /// let mut grads = model.weight.to_var().sum(..).backward(); // six ones
-    /// assert_eq!(parallel.clip_norm(&mut grads, 1.0), 6f64.sqrt());
-    /// ```
     #[track_caller]
     pub fn clip_norm(&self, grads: &mut Gradients<T>, max: f64) -> f64 {
         if self.comm.size() == 1 {
@@ -337,18 +305,6 @@ impl<T: Real> DataParallel<T> {
     }
 
     /// The state of an optimiser on one process, given the part of each rank: at rank 0; `None` at others.
-    ///
-    /// ```
-    /// use retrograd::distributed::{DataParallel, Local};
-    /// use retrograd::prelude::*;
-    /// use std::sync::Arc;
-    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
-    /// let parallel = DataParallel::new(&model, Arc::new(rank));
-    /// let sgd = Sgd::new(&parallel.owned(), SgdConfig::default()).unwrap();
-    /// let whole = parallel.gather_state(&sgd.state_dict()).expect("this is rank 0");
-    /// assert_eq!(whole.len(), 2); // a velocity for each parameter
-    /// ```
     pub fn gather_state(&self, mine: &StateDict<T>) -> Option<StateDict<T>> {
         if self.comm.size() == 1 {
             return Some(mine.clone());
@@ -388,18 +344,6 @@ impl<T: Real> DataParallel<T> {
 
     /// Of the state of an optimiser, `<state>.<parameter>`, the part of this rank. Rank 0 also has entries of
     /// unknown parameters, for which its optimiser reports an error.
-    ///
-    /// ```
-    /// use retrograd::distributed::{DataParallel, Local};
-    /// use retrograd::prelude::*;
-    /// use std::sync::Arc;
-    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let rank = Local::group(1).remove(0); // of one: no others to wait for
-    /// let parallel = DataParallel::new(&model, Arc::new(rank));
-    /// let mut sgd = Sgd::new(&parallel.owned(), SgdConfig::default()).unwrap();
-    /// let saved = sgd.state_dict();
-    /// assert!(sgd.load_state_dict(5, &parallel.own_state(&saved)).is_ok());
-    /// ```
     pub fn own_state(&self, whole: &StateDict<T>) -> StateDict<T> {
         let rank = self.comm.rank();
         let names = |ranks: &dyn Fn(usize) -> bool| -> BTreeSet<&str> {

@@ -50,12 +50,6 @@ struct Meeting {
 
 impl Local {
     /// All ranks of a group of `size`.
-    ///
-    /// ```
-    /// use retrograd::distributed::{Communicator, Local};
-    /// let ranks = Local::group(3);
-    /// assert_eq!((ranks[2].rank(), ranks[2].size()), (2, 3));
-    /// ```
     pub fn group(size: usize) -> Vec<Local> {
         let shared = Arc::new(Shared {
             given: (0..size).map(|_| Mutex::new(None)).collect(),

@@ -195,19 +195,8 @@ impl Checkpoint {
 
     /// Writes a file for other programs, as `safetensors.torch.save_file(tensors, path, metadata)`
     /// does: notes are the metadata, each a string by itself, and there is no checksum. A note that
-    /// is no string is written as its text in JSON.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let path = std::env::temp_dir().join(format!("doc-plain-{}", std::process::id()));
-    /// let mut file = Checkpoint::new();
-    /// file.put("", &model.state_dict());
-    /// file.note("format", &"pt"); // Hugging Face's transformers require this entry
-    /// file.save_plain(&path).unwrap();
-    /// assert_eq!(Checkpoint::load(&path).unwrap().read_note::<String>("format").unwrap(), "pt");
-    /// std::fs::remove_file(&path).unwrap();
-    /// ```
+    /// is no string is written as its text in JSON. Hugging Face's `transformers` require the note `format`
+    /// with the value `"pt"`.
     ///
     /// # Errors
     /// As [`Checkpoint::save`], or if a note has the name `retrograd`, which marks files of
@@ -250,23 +239,6 @@ impl Checkpoint {
     /// Reads the notes of a file, and the tensors whose full name passes the test; no
     /// memory is needed for the others. The file is checked as a whole, as by
     /// [`Checkpoint::load`].
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let optimizer = Adam::new(&model, Default::default()).unwrap();
-    /// let path = std::env::temp_dir().join(format!("doc-filter-{}", std::process::id()));
-    /// let mut checkpoint = Checkpoint::new();
-    /// checkpoint.put("model", &model.state_dict());
-    /// checkpoint.put("optimizer", &optimizer.state_dict());
-    /// checkpoint.save(&path).unwrap();
-    ///
-    /// // Inference does not need the state of the optimiser.
-    /// let file = Checkpoint::load_filtered(&path, |name| name.starts_with("model.")).unwrap();
-    /// assert_eq!(file.tensors.keys().collect::<Vec<_>>(), ["model.bias", "model.weight"]);
-    /// model.load_state_dict(&file.get("model").unwrap()).unwrap();
-    /// std::fs::remove_file(&path).unwrap();
-    /// ```
     ///
     /// # Errors
     /// As [`Checkpoint::load`].

@@ -53,17 +53,6 @@ impl<T: Real> Ema<T> {
     }
 
     /// Limits the decay of early updates.
-    ///
-    /// ```
-    /// use retrograd::nn::Ema;
-    /// use retrograd::prelude::*;
-    /// let model = Linear::<f64>::without_bias(1, 1, &mut Rng::new(1));
-    /// model.weight.set(Tensor::from([[0.0]]));
-    /// let mut ema = Ema::new(&model, 0.999).unwrap().with_warmup();
-    /// model.weight.set(Tensor::from([[10.0]]));
-    /// ema.update(); // d = 1 / 10
-    /// assert!((ema.with_average(|| model.weight.value().item()) - 9.0).abs() < 1e-12);
-    /// ```
     pub fn with_warmup(mut self) -> Self {
         self.has_warmup = true;
         self

@@ -74,13 +74,6 @@ impl Init {
     /// # Panics
     /// If a constant is NaN, or a deviation, bound or gain is negative or not finite; if an orthogonal
     /// tensor has fewer than two axes; if there is no memory for such a tensor.
-    ///
-    /// ```
-    /// use retrograd::nn::init::Init;
-    /// use retrograd::prelude::*;
-    /// let x = Init::Constant(0.5).sample::<f32>([2], &mut Rng::new(1));
-    /// assert_eq!(x.to_vec(), [0.5, 0.5]);
-    /// ```
     #[track_caller]
     pub fn sample<T: Real>(self, shape: impl IntoShape, rng: &mut Rng) -> Tensor<T> {
         self.check();

@@ -64,13 +64,6 @@ impl<T: Real> Linear<T> {
     }
 
     /// A layer without a bias whose weight is shared with another module.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let table = Embedding::<f32>::new(10, 4, &mut Rng::new(1));
-    /// let head = Linear::tied(&table.weight);
-    /// assert_eq!(head.weight.id(), table.weight.id());
-    /// ```
     pub fn tied(weight: &Param<T>) -> Self {
         Linear { weight: weight.clone(), bias: None }
     }

@@ -152,20 +152,9 @@ pub trait Module<T: Real = f32>: Send + Sync {
     ///     }
     /// }
     ///
-    /// struct Twice(Residual, Residual);
-    ///
-    /// impl Module for Twice {
-    ///     fn visit(&self, v: &mut Visitor<'_, f32>) {
-    ///         v.module("first", &self.0);
-    ///         v.module("second", &self.1);
-    ///     }
-    /// }
-    ///
-    /// let rng = &mut Rng::new(1);
-    /// let model = Twice(Residual(Linear::new(3, 3, rng)), Residual(Linear::new(3, 3, rng)));
-    /// let x = Var::constant(Tensor::ones([5, 3]));
-    /// let pass = &mut Pass::eval();
-    /// assert_eq!(*model.1.forward(&model.0.forward(&x, pass), pass).shape(), [5, 3]);
+    /// let model = Residual(Linear::new(3, 3, &mut Rng::new(1)));
+    /// let y = model.forward(&Var::constant(Tensor::ones([5, 3])), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [5, 3]);
     /// ```
     fn observe(&self, forward: impl FnOnce() -> Var<T>) -> Var<T>
     where
@@ -208,6 +197,22 @@ impl<T: Real, M: Module<T> + ?Sized> Module<T> for Box<M> {
         (**self).is_one_operation()
     }
 }
+
+/// Implements [`Module`] for a struct whose fields are visited in this order, each by the method of
+/// [`Visitor`] and under its own name, or the name after `as`. `all` visits the parts of a field without a name.
+macro_rules! visits {
+    ($type:ident: $($kind:ident $field:ident $(as $name:literal)?),+) => {
+        impl<T: retrograd_tensor::Real> $crate::module::Module<T> for $type<T> {
+            fn visit(&self, v: &mut $crate::module::Visitor<'_, T>) {
+                $(visits!(@ $kind(self.$field, v) $field $($name)?);)+
+            }
+        }
+    };
+    (@ all($value:expr, $v:ident) $field:ident) => { $value.visit($v) };
+    (@ $kind:ident($value:expr, $v:ident) $field:ident) => { $v.$kind(stringify!($field), &$value) };
+    (@ $kind:ident($value:expr, $v:ident) $field:ident $name:literal) => { $v.$kind($name, &$value) };
+}
+pub(crate) use visits;
 
 /// [`Module::visit`] of a module. The functions below are compiled once for all types of modules.
 type Visit<'a, T> = &'a dyn Fn(&mut Visitor<'_, T>);
@@ -423,14 +428,6 @@ pub struct Sequential<T: Real = f32>(Vec<Box<dyn Layer<T>>>);
 
 impl<T: Real> Sequential<T> {
     /// No layers: the identity.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let rng = &mut Rng::new(1);
-    /// let model = Sequential::<f32>::new().then(Linear::new(4, 8, rng)).then(Linear::new(8, 2, rng));
-    /// let y = model.forward(&Var::constant(Tensor::ones([3, 4])), &mut Pass::eval());
-    /// assert_eq!(*y.shape(), [3, 2]);
-    /// ```
     #[inline(never)] // for the reason given at `Pass`
     pub fn new() -> Self {
         Sequential(Vec::new())

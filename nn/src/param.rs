@@ -86,13 +86,6 @@ impl<T: Real> Param<T> {
     ///
     /// # Panics
     /// Within [`Param::update`] of this parameter.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
-    /// let grads = w.to_var().square().sum(..).backward();
-    /// assert_eq!(grads.get(&w).unwrap().to_vec(), [2.0, 4.0]);
-    /// ```
     #[track_caller]
     pub fn to_var(&self) -> Var<T> {
         let leaf = self.read("to_var");
@@ -115,12 +108,6 @@ impl<T: Real> Param<T> {
 
     /// The identity under which [`Gradients`](retrograd_autograd::Gradients) keep the
     /// gradient.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
-    /// assert_eq!(w.id(), w.clone().id()); // a clone is the same parameter
-    /// ```
     pub fn id(&self) -> Id {
         self.0.id
     }
@@ -129,13 +116,6 @@ impl<T: Real> Param<T> {
     ///
     /// # Panics
     /// If the shape differs, or within [`Param::update`] of this parameter.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
-    /// w.set(Tensor::from([5.0, 6.0]));
-    /// assert_eq!(w.value().to_vec(), [5.0, 6.0]);
-    /// ```
     #[track_caller]
     pub fn set(&self, value: Tensor<T>) {
         let mut leaf = self.write("set");

@@ -205,17 +205,6 @@ impl StateMap {
     /// # Errors
     /// All tensors that cannot be mapped: because they are no floats, or no matrix and to be
     /// transposed, or not of that many heads, or because several get the same name.
-    ///
-    /// ```
-    /// use retrograd::nn::StateMap;
-    /// use retrograd::prelude::*;
-    /// let mut file = Checkpoint::new();
-    /// file.tensors.insert("w".into(), Tensor::from([1.0f32]).into());
-    /// assert_eq!(
-    ///     StateMap::new().transpose("w").import::<f32>(&file).unwrap_err().to_string(),
-    ///     "the state dict cannot be mapped: w: [1] is no matrix, to be transposed"
-    /// );
-    /// ```
     pub fn import<T: Storable>(&self, file: &Checkpoint) -> Result<StateDict<T>, CheckpointError> {
         let mut out = Mapped::default();
         for name in file.tensors.keys().chain(file.unsupported.keys()) {

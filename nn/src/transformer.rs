@@ -4,7 +4,7 @@ use crate::activation::Activation;
 use crate::attention::{MultiHeadAttention, MultiHeadConfig, Spec};
 use crate::dropout::Dropout;
 use crate::linear::Linear;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, Visitor, visits};
 use crate::norm::LayerNorm;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -130,14 +130,6 @@ impl<T: Real> TransformerEncoderLayer<T> {
     ///
     /// # Panics
     /// If the heads do not divide the width, or the dropout is not in `[0, 1]`.
-    ///
-    /// ```
-    /// use retrograd::nn::{TransformerEncoderLayer, TransformerLayerConfig};
-    /// use retrograd::prelude::*;
-    /// let config = TransformerLayerConfig::new(8, 2);
-    /// let layer = TransformerEncoderLayer::<f32>::new(config, &mut Rng::new(1));
-    /// assert!(layer.state_dict().contains_key("self_attn.in_proj_weight"));
-    /// ```
     #[track_caller]
     pub fn new(config: TransformerLayerConfig, rng: &mut Rng) -> Self {
         TransformerEncoderLayer {
@@ -161,14 +153,7 @@ impl<T: Real> TransformerEncoderLayer<T> {
     }
 }
 
-impl<T: Real> Module<T> for TransformerEncoderLayer<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("self_attn", &self.self_attn);
-        self.feed_forward.visit(v);
-        v.module("norm1", &self.norm1);
-        v.module("norm2", &self.norm2);
-    }
-}
+visits!(TransformerEncoderLayer: module self_attn, all feed_forward, module norm1, module norm2);
 
 /// A layer of a decoder: self-attention, cross-attention to the output of an encoder, and a feed-forward
 /// layer, each with a residual connection and a layer norm; `nn.TransformerDecoderLayer` of PyTorch with
@@ -211,14 +196,6 @@ impl<T: Real> TransformerDecoderLayer<T> {
     ///
     /// # Panics
     /// If the heads do not divide the width, or the dropout is not in `[0, 1]`.
-    ///
-    /// ```
-    /// use retrograd::nn::{TransformerDecoderLayer, TransformerLayerConfig};
-    /// use retrograd::prelude::*;
-    /// let config = TransformerLayerConfig::new(8, 2);
-    /// let layer = TransformerDecoderLayer::<f32>::new(config, &mut Rng::new(1));
-    /// assert!(layer.state_dict().contains_key("multihead_attn.out_proj.weight"));
-    /// ```
     #[track_caller]
     pub fn new(config: TransformerLayerConfig, rng: &mut Rng) -> Self {
         TransformerDecoderLayer {
@@ -257,13 +234,7 @@ impl<T: Real> TransformerDecoderLayer<T> {
     }
 }
 
-impl<T: Real> Module<T> for TransformerDecoderLayer<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("self_attn", &self.self_attn);
-        v.module("multihead_attn", &self.multihead_attn);
-        self.feed_forward.visit(v);
-        v.module("norm1", &self.norm1);
-        v.module("norm2", &self.norm2);
-        v.module("norm3", &self.norm3);
-    }
+visits! { TransformerDecoderLayer:
+    module self_attn, module multihead_attn, all feed_forward, module norm1, module norm2,
+    module norm3
 }

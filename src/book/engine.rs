@@ -93,7 +93,7 @@
 //!
 //! # 4. What the library's engine does in addition
 //!
-//! Open `autograd/src/engine.rs` beside this page. `Engine`, `run` and `propagate` are there, with the
+//! Open `autograd/src/engine.rs` beside this page. `Engine`, `run_with` and `propagate` are there, with the
 //! same loop. What is different:
 //!
 //! | there | here | why |

@@ -30,8 +30,8 @@
 //! |---|---|---|
 //! | runs | in the forward pass, at most once | in each backward pass, possibly on another thread |
 //! | gets | an [`Operand`](crate::autograd::Operand) for each input, which borrows the variable | the context `cx`, and the gradient `g` of the result |
-//! | returns | the rule | the gradients of the inputs, by name |
-//! | owns | nothing | what it captures, since it outlives the function: hence `move` |
+//! | returns | the rule | the gradients of the inputs, each by its slot |
+//! | owns | what the operation moves in, often nothing | what it captures, since it outlives the function: hence `move` |
 //!
 //! The first closure decides what is saved. `x.save()` gives a [`Slot`](crate::autograd::Slot), which is the position of
 //! the input with its value; `x.slot()` is the position alone; `x.save_if(condition)` is one or the other. The second
@@ -82,6 +82,18 @@
 //! A saved value is a clone of a tensor, and clones share their storage. Saving therefore takes no memory by itself: it
 //! keeps memory from being freed. Of a model's forward pass, all that the rules have saved stays in memory until the
 //! backward pass. These are the *activations* that limit the size of a batch.
+//!
+//! A node owns its rule, the rule owns its slots and what else the closure captured, a slot owns a tensor, and the
+//! tensor shares a storage. What keeps it, and for how long:
+//!
+//! | the rule is kept | until |
+//! |---|---|
+//! | by the node, in a backward pass | its call has ended, before its gradients are passed on |
+//! | by the node, if no backward pass comes | the last variable that was computed from the result is dropped |
+//! | with `Backprop::retain_graph`, and in [`grad`](crate::autograd::grad) | the same |
+//!
+//! A storage is freed with its last tensor, which may be a variable of yours. Its block of memory then goes to a free
+//! list, from which the next tensor of its size takes it (`tensor/src/storage.rs`), and not to the operating system.
 //!
 //! `Node::take_rule` moves the rule out of the node, and the engine drops it after the call. So saved tensors are freed
 //! one operation after the other, while gradients are computed: the memory of one takes the place of the other. Here a

@@ -14,6 +14,13 @@
 //! All of them subscribe to the events of [`retrograd_tensor::observe`]. [`from_env`] does so for environment
 //! variables.
 //!
+//! The page of a run is made from plain numbers, which are reduced while they arrive (`run/envelope.rs`): when a
+//! series has 2000 points, neighbours are joined, so memory and the file are bounded, and no extreme is lost.
+//! Verdicts are computed in Rust (`run/verdict.rs`), so their rules have tests without a browser. Central differences
+//! run a closure again with one element of a parameter changed (`xray/differences.rs`), if its loss has the same
+//! bits each time. The attention explorer keeps the operands of calls of the attention engine (`explorer/tap.rs`)
+//! and computes the weights afterwards, block by block of queries.
+//!
 //! A [`Page`] is data and the script that draws it: an HTML file that contains everything it needs. It opens from
 //! disk in any current browser, without a server and without a network, and can be sent by mail. All pages share
 //! the styles and functions of `assets/kit.css` and `assets/kit.js`: charts, tables, trees, tooltips, light and

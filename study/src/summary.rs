@@ -107,18 +107,6 @@ impl Summary {
 
     /// Without the modules that are inside more than `depth` others; their costs stay in the rows of
     /// those around them.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let config = GptConfig {
-    ///     vocab: 10, context: 4, layers: 2, heads: 2, width: 8, ..GptConfig::default()
-    /// };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// let tokens = Tensor::from([[1i64, 2, 3]]);
-    /// let summary = model.summary(|m| m.forward(&tokens, &mut Pass::eval())).depth(1);
-    /// let paths: Vec<_> = summary.rows.iter().map(|row| row.path.as_str()).collect();
-    /// assert_eq!(paths[3..5], ["transformer.h.0", "transformer.h.1"]);
-    /// ```
     pub fn depth(mut self, depth: usize) -> Summary {
         self.rows.retain(|row| row.depth <= depth);
         self

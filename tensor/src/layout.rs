@@ -58,13 +58,6 @@ impl Layout {
 
     /// Whether the elements are in row-major order without gaps. Strides of axes of size 1 do not
     /// matter; a tensor without elements is contiguous.
-    ///
-    /// ```
-    /// use retrograd::tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert!(layout.is_contiguous());
-    /// assert!(!layout.transpose("t", 0, 1).unwrap().is_contiguous());
-    /// ```
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1isize;
@@ -84,12 +77,6 @@ impl Layout {
     }
 
     /// Whether every element is inside a storage of `len` elements.
-    ///
-    /// ```
-    /// use retrograd::tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert!(layout.fits(6) && !layout.fits(5));
-    /// ```
     pub fn fits(&self, len: usize) -> bool {
         if self.shape.numel() == 0 {
             return true;
@@ -129,12 +116,6 @@ impl Layout {
     }
 
     /// The position in the storage of the element at an index.
-    ///
-    /// ```
-    /// use retrograd::tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// assert_eq!(layout.position("at", &[1, 2]), Ok(5));
-    /// ```
     pub fn position(&self, op: &'static str, index: &[usize]) -> Result<usize> {
         require(index.len() == self.shape.rank(), op, ErrorKind::Rank, || {
             format!(
@@ -241,12 +222,6 @@ impl Layout {
     }
 
     /// The layout with axes reversed.
-    ///
-    /// ```
-    /// use retrograd::tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into()).flip("flip", [0, 1]).unwrap();
-    /// assert_eq!((layout.offset(), layout.strides()), (5, &[-3, -1][..]));
-    /// ```
     pub fn flip(&self, op: &'static str, axes: impl Axes) -> Result<Layout> {
         axes.resolve(op, &self.shape)?.iter().try_fold(*self, |layout, axis| {
             layout.slice(op, axis as isize, 0, self.shape[axis], -1)
@@ -290,13 +265,6 @@ impl Layout {
     }
 
     /// The layout broadcast to `shape`: axes of size 1 and missing leading axes have stride 0.
-    ///
-    /// ```
-    /// use retrograd::tensor::layout::Layout;
-    /// let layout = Layout::contiguous([2, 3].into());
-    /// let wide = layout.broadcast_to("broadcast_to", &[5, 2, 3].into()).unwrap();
-    /// assert_eq!(wide.strides(), [0, 3, 1]);
-    /// ```
     pub fn broadcast_to(&self, op: &'static str, shape: &Shape) -> Result<Layout> {
         let missing = shape.rank().checked_sub(self.shape.rank());
         let fits = missing.is_some_and(|m| {
@@ -379,13 +347,6 @@ impl Layout {
     }
 
     /// Windows of `size` elements every `step` along an axis; a new last axis is within the window.
-    ///
-    /// ```
-    /// use retrograd::tensor::layout::Layout;
-    /// let layout = Layout::contiguous([5].into());
-    /// let windows = layout.unfold("unfold", 0, 3, 2).unwrap();
-    /// assert_eq!((windows.shape().to_vec(), windows.strides()), (vec![2, 3], &[2, 1][..]));
-    /// ```
     pub fn unfold(
         &self,
         op: &'static str,

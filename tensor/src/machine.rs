@@ -59,10 +59,6 @@ pub struct RegionCost {
 }
 
 /// The measured limits of a machine.
-///
-/// ```no_run
-/// println!("{}", retrograd::tensor::machine::Machine::measure());
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     /// Processors that the operating system offers.

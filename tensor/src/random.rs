@@ -49,12 +49,6 @@ pub struct Key {
 
 impl Key {
     /// The key of a stream of a seed.
-    ///
-    /// ```
-    /// use retrograd::tensor::random::Key;
-    /// assert_eq!(Key::new(1, 0).bits(5), Key::new(1, 0).bits(5));
-    /// assert_ne!(Key::new(1, 0).bits(5), Key::new(1, 1).bits(5)); // another stream
-    /// ```
     pub fn new(seed: u64, stream: u64) -> Key {
         Key { seed, stream }
     }
@@ -251,12 +245,6 @@ impl Rng {
     }
 
     /// The key of the next stream.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// assert_ne!(rng.key(), rng.key()); // a new stream each time
-    /// ```
     pub fn key(&mut self) -> Key {
         let key = Key::new(self.seed, self.next);
         self.next = self.next.wrapping_add(1);

@@ -119,12 +119,6 @@ pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
 
 /// The precision of `f32` matrix multiplication on this thread: set by the innermost
 /// [`with_matmul_precision`], else `F32`.
-///
-/// ```
-/// use retrograd::prelude::*;
-/// use retrograd::tensor::matmul_precision;
-/// assert_eq!(matmul_precision(), MatmulPrecision::F32);
-/// ```
 pub fn matmul_precision() -> MatmulPrecision {
     CURRENT.get().precision
 }
@@ -172,28 +166,6 @@ pub fn with_grad_enabled<R>(enabled: bool, f: impl FnOnce() -> R) -> R {
 
 /// Runs `f`, and passes its events to `observer`: on this thread, and on all threads that work is distributed to.
 /// Observers of scopes around it are told as well.
-///
-/// ```
-/// use retrograd::prelude::*;
-/// use retrograd::tensor::{observe::{Event, Observer}, settings};
-/// use std::sync::Arc;
-/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-///
-/// #[derive(Default)]
-/// struct Allocations(AtomicUsize);
-///
-/// impl Observer for Allocations {
-///     fn event(&self, event: &Event<'_>) {
-///         if let Event::Allocated { .. } = event {
-///             self.0.fetch_add(1, Relaxed);
-///         }
-///     }
-/// }
-///
-/// let (x, counter) = (Tensor::<f32>::ones([8]), Arc::new(Allocations::default()));
-/// settings::with_observer(counter.clone(), || &x + &x);
-/// assert_eq!(counter.0.load(Relaxed), 1); // the one of the sum
-/// ```
 pub fn with_observer<R>(observer: Arc<dyn Observer>, f: impl FnOnce() -> R) -> R {
     let open = observe::Open::new(observer);
     Settings { observer: Some(open.id()), ..Settings::current() }.run(f)

@@ -310,24 +310,12 @@ impl<T: Element> Tensor<T> {
     }
 
     /// The size of one axis; `-1` is the last.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let x = Tensor::<f32>::ones([2, 3]);
-    /// assert_eq!((x.size(0), x.size(-1)), (2, 3));
-    /// ```
     #[track_caller]
     pub fn size(&self, axis: isize) -> usize {
         self.shape()[self.shape().axis("size", axis).or_panic()]
     }
 
     /// The layout in the storage.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let x = Tensor::<f32>::ones([2, 3]);
-    /// assert_eq!((x.layout().strides(), x.t().layout().strides()), (&[3, 1][..], &[1, 3][..]));
-    /// ```
     #[inline]
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -346,12 +334,6 @@ impl<T: Element> Tensor<T> {
     }
 
     /// Whether two tensors share storage.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let x = Tensor::<f32>::ones([2, 3]);
-    /// assert!(x.shares_storage(&x.t()) && !x.shares_storage(&x.exp()));
-    /// ```
     pub fn shares_storage(&self, other: &Tensor<T>) -> bool {
         Arc::ptr_eq(&self.storage, &other.storage)
     }

@@ -5,6 +5,7 @@ use crate::stop::{OrFailed, Result, usage};
 use retrograd::nn::replacing::{create_like, temporary_path};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::{fs, io};
 
 /// The evaluation during training with the lowest held-out loss.
@@ -22,6 +23,18 @@ pub enum Which {
     Best,
     /// After this step.
     Step(u64),
+}
+
+impl FromStr for Which {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> std::result::Result<Self, Self::Err> {
+        match name {
+            "last" => Ok(Which::Last),
+            "best" => Ok(Which::Best),
+            step => step.parse().map(Which::Step).map_err(|_| "one of last, best and a step"),
+        }
+    }
 }
 
 impl Folder {

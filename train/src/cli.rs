@@ -11,10 +11,9 @@ use crate::resume::Resume;
 use crate::sample::Sample;
 use crate::scaling::Scaling;
 use crate::train::Train;
-use crate::values::count;
+use crate::values::size;
 use crate::xray::Xray;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
-use retrograd::nn::AttentionKind;
 use std::ffi::OsString;
 
 /// Trains small language models on the CPU, and shows what happens in them.
@@ -27,9 +26,9 @@ pub struct Cli {
     /// Number of threads, of each process; results do not depend on it [default: one per core]
     ///
     /// Under mpiexec, the cores of a machine are divided among its ranks.
-    #[arg(long, global = true, value_name = "N", value_parser = count(1024), help_heading = RUN)]
+    #[arg(long, global = true, value_name = "N", value_parser = size(1024), help_heading = RUN)]
     #[arg(hide_short_help = true)]
-    pub threads: Option<u64>,
+    pub threads: Option<usize>,
 
     /// Print only the result
     #[arg(long, global = true, help_heading = RUN, hide_short_help = true)]
@@ -92,24 +91,4 @@ Without --data, it trains on a generated text for about a minute and a half.
 Further commands: evaluate, xray, attention, compare, grid, scaling, arena.
 `{program} --help` says what they do, `{program} train --help` has all options of one."
     );
-}
-
-impl Command {
-    /// Whether the attention variants are to be listed instead.
-    pub fn lists_attention(&self) -> bool {
-        let recipe = match self {
-            Command::Train(args) => &args.new.recipe,
-            Command::Grid(args) => &args.new.recipe,
-            Command::Scaling(args) => &args.new.recipe,
-            _ => return false,
-        };
-        recipe.attention.is_some_and(|attention| attention.0.is_none())
-    }
-}
-
-/// Prints the attention variants.
-pub fn list_attention() {
-    for kind in AttentionKind::ALL {
-        say!("{:<16} {}", kind.name(), kind.summary());
-    }
 }

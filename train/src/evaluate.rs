@@ -57,8 +57,10 @@ pub fn evaluate(args: &Evaluate, ranks: &Ranks) -> Result<()> {
         training::evaluate(&run.model, &windows, &parallel, &|| request.is_made())
     });
     let Some(metrics) = metrics else {
-        let code = request.exit_code().unwrap_or(1);
-        return Err(Stop::Interrupted("Stopped; nothing was changed".into(), code));
+        // Of one of the ranks.
+        let signal = ranks.share(&request.exit_code()).into_iter().flatten().next();
+        let text = "Stopped; nothing was changed".into();
+        return Err(Stop { code: signal.expect("a signal stopped it"), text });
     };
     say!(
         "Held-out loss {:.4} after {} steps, in nats per token over all {} held-out tokens ({} bytes) \

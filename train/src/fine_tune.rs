@@ -44,7 +44,7 @@ impl Parent {
             ));
         }
         let known = &self.run.recipe.tokenizer;
-        let same = match &args.recipe.tokenizer {
+        let same = match args.given("tokenizer") {
             None => true,
             Some(file @ TokenizerKind::File(_)) => {
                 file.make(&Documents::default())? == self.run.tokenizer

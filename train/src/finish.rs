@@ -68,7 +68,7 @@ pub fn finish(
                 print_sample(run, prompt, flags.tokens, &flags.sampling, &mut rng, || {
                     if let Some(stop) = stop() {
                         say!("");
-                        stop.leave();
+                        std::process::exit(stop.report().into());
                     }
                 })?;
             speed.add(sample.speed);

@@ -1,12 +1,13 @@
 //! Flags that several commands share.
 
 use crate::checkpoints::Which;
-use crate::recipe_flags::RecipeFlags;
+use crate::presets::Preset;
+use crate::recipe::Recipe;
 use crate::stop::{Result, usage};
 use crate::tokenizer::TokenizerKind;
-use crate::values::{above_0, above_0_up_to_1, at_least_0, count};
-use clap::Args;
-use retrograd::nn::Sampler;
+use crate::values::{above_0, above_0_up_to_1, at_least_0, count, size};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use retrograd::nn::{AttentionKind, Positions, Sampler};
 use std::path::PathBuf;
 
 /// The model of a command that does not train.
@@ -45,8 +46,62 @@ pub struct NewRun {
     #[arg(long, value_name = "RUN")]
     pub init_from: Option<PathBuf>,
 
+    /// Named set of hyperparameters [default: tales]
+    ///
+    /// The other flags override parts of it.
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub preset: Option<Preset>,
+
     #[command(flatten)]
-    pub recipe: RecipeFlags,
+    given: RecipeFlags,
+}
+
+/// The flags of a [`Recipe`] that were given.
+#[derive(Clone, Debug)]
+struct RecipeFlags(ArgMatches);
+
+impl Args for RecipeFlags {
+    fn augment_args(command: Command) -> Command {
+        Recipe::augment_args_for_update(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Recipe::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for RecipeFlags {
+    fn from_arg_matches(given: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        Ok(RecipeFlags(given.clone()))
+    }
+
+    fn update_from_arg_matches(
+        &mut self,
+        given: &ArgMatches,
+    ) -> std::result::Result<(), clap::Error> {
+        self.0.clone_from(given);
+        Ok(())
+    }
+}
+
+impl NewRun {
+    /// The requested recipe: that of the preset, else `base`, with the flags applied.
+    pub fn recipe(&self, base: &Recipe) -> Recipe {
+        let mut recipe = self.preset.map_or_else(|| base.clone(), Preset::recipe);
+        // No parts of a preset: resuming with `--preset` alone is not a change.
+        (recipe.seed, recipe.precision) = (base.seed, base.precision);
+        // The positions of the preset, unless the attention variant encodes positions itself.
+        if self.given::<AttentionKind>("attention").is_some_and(|kind| kind.has_positions()) {
+            recipe.positions = Positions::None;
+        }
+        recipe.update_from_arg_matches(&self.given.0).expect("no flag is required");
+        recipe
+    }
+
+    /// The value of a flag of the recipe, if it was given.
+    pub fn given<T: Clone + Send + Sync + 'static>(&self, flag: &str) -> Option<&T> {
+        self.given.0.get_one(flag)
+    }
 }
 
 /// How a run is trained: flags on which its weights do not depend.
@@ -59,8 +114,8 @@ pub struct RunFlags {
     /// Also keep the checkpoints of the last N evaluations, as checkpoint-STEP.safetensors
     ///
     /// The last and the best one, by the held-out loss of the curve, are always kept.
-    #[arg(long, value_name = "N", value_parser = count(1_000_000), help_heading = RUN)]
-    pub keep: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = size(1_000_000), help_heading = RUN)]
+    pub keep: Option<usize>,
 
     /// Add the gradients of ranks by the all-reduce of MPI, in an order that it chooses
     ///
@@ -73,9 +128,9 @@ pub struct RunFlags {
     pub no_page: bool,
 
     /// Tokens of each sample after training
-    #[arg(long, value_name = "N", value_parser = count(100_000_000), default_value_t = 300)]
+    #[arg(long, value_name = "N", value_parser = size(100_000_000), default_value_t = 300)]
     #[arg(help_heading = SAMPLES)]
-    pub tokens: u64,
+    pub tokens: usize,
 
     #[command(flatten)]
     pub sampling: Sampling,
@@ -90,8 +145,8 @@ pub struct Sampling {
     temperature: f64,
 
     /// Sample from the K most probable tokens only
-    #[arg(long, value_name = "K", value_parser = count(1_000_000))]
-    top_k: Option<u64>,
+    #[arg(long, value_name = "K", value_parser = size(1_000_000))]
+    top_k: Option<usize>,
 
     /// Sample from the most probable tokens only, as many as are needed for probability P
     #[arg(long, value_name = "P", value_parser = above_0_up_to_1)]
@@ -118,7 +173,7 @@ impl Sampling {
         Sampler {
             repetition_penalty: self.repetition_penalty,
             temperature: self.temperature,
-            top_k: self.top_k.map(|k| k as usize),
+            top_k: self.top_k,
             top_p: self.top_p,
             min_p: self.min_p,
         }

@@ -9,7 +9,7 @@ use crate::output::{note, say, silently};
 use crate::progress::duration;
 use crate::ranks::Ranks;
 use crate::resume;
-use crate::stop::{OrFailed, Result, Stop, usage};
+use crate::stop::{OrFailed, Result, usage};
 use crate::train::{Job, Train, fresh, train_run};
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -77,13 +77,13 @@ pub fn grid(args: &Grid, line: &[OsString], parse: Parse, ranks: &Ranks) -> Resu
                 );
                 Ok(done)
             }
-            Err(stop @ Stop::Interrupted(..)) => {
+            Err(stop) if stop.is_signal() => {
                 interrupted = Some(stop);
                 break;
             }
             Err(stop) => {
-                note!("{name}: failed: {}", stop.text());
-                Err(stop.text().to_string())
+                note!("{name}: failed: {}", stop.text);
+                Err(stop.text)
             }
         };
         outcomes.push(Outcome { index, result });
@@ -97,7 +97,7 @@ pub fn grid(args: &Grid, line: &[OsString], parse: Parse, ranks: &Ranks) -> Resu
             let path = root.join("compare.html");
             match silently(|| compare::write(&folders, &path)) {
                 Ok(()) => note!("The page of all runs is {}", path.display()),
-                Err(why) => note!("warning: {}", why.text()),
+                Err(why) => note!("warning: {}", why.text),
             }
         }
     }
@@ -161,12 +161,13 @@ fn run(Point { folder, args, .. }: &Point) -> Result<Done> {
         return Ok(done);
     }
     let (ranks, out) = (Ranks::alone(), Some(&**folder));
-    let NewRun { data, recipe, .. } = &args.new;
+    let new @ NewRun { data, preset, .. } = &args.new;
+    let steps = new.given("steps").copied();
     let begin = || match folder.join("checkpoint.safetensors").exists() {
-        true => resume::earlier(out, recipe.steps, data.as_deref(), Some(recipe), &ranks),
-        false => fresh(&args.new, out, &args.pages, &ranks),
+        true => resume::earlier(out, steps, data.as_deref(), Some(new), &ranks),
+        false => fresh(new, out, &args.pages, &ranks),
     };
-    let job = Job { flags: &args.run, quiet: true, pages: &args.pages, preset: recipe.preset };
+    let job = Job { flags: &args.run, quiet: true, pages: &args.pages, preset: *preset };
     train_run(begin, &job, &ranks)?;
     finished(folder).ok_or("its log has no result").or_failed(folder.display())
 }

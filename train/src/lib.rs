@@ -6,7 +6,6 @@
 //! (the contents of a checkpoint), `recipe` (the hyperparameters), then the rest. The step itself is
 //! [`retrograd::nn::training::Trainer`].
 
-mod agree;
 mod arena;
 mod attention;
 mod checkpoints;
@@ -31,7 +30,6 @@ mod pretrained;
 mod progress;
 mod ranks;
 mod recipe;
-mod recipe_flags;
 mod rescue;
 mod resume;
 mod run;
@@ -49,52 +47,63 @@ mod values;
 mod watch;
 mod xray;
 
+use clap::error::ContextKind::{InvalidArg, InvalidValue};
 use cli::{Cli, Command};
+use output::say;
 use ranks::Ranks;
 use recipe::LESS_MEMORY;
+use retrograd::nn::AttentionKind;
 use retrograd::prelude::*;
 use retrograd::tensor::kernels::gemm::arithmetic;
 use retrograd::tensor::simd::Level;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use stop::{OrFailed, Result, Stop, failed};
+use stop::{OrFailed, Result, Stop};
 
 /// Runs the program with a command line, whose first argument is the name of the program.
 pub fn main(line: impl IntoIterator<Item = OsString>) -> ExitCode {
     retrograd::study::from_env();
     let line: Vec<OsString> = line.into_iter().collect();
-    let done = Ranks::start().or_else(failed).and_then(|ranks| {
+    let done = Ranks::start().and_then(|ranks| {
         let done = parse(&line, &ranks).and_then(|cli| {
             let threads = ranks.threads(cli.threads);
             environment::check_memory(threads);
-            with_threads(threads, || begin(&cli, &line, &ranks))
+            with_threads(threads, || run(&cli, &line, &ranks))
         });
         ranks.agree(done)
     });
-    output::end(done.map_or_else(Stop::report, |()| ExitCode::SUCCESS))
+    output::end(done.map_or_else(Stop::report, |()| 0))
 }
 
 /// The command line.
 ///
 /// # Errors
-/// Also requests for help, which is printed: [`Stop::Reported`] with the exit code 0.
+/// Also requests for help and for a list, which are printed: the exit code is 0.
 fn parse(line: &[OsString], ranks: &Ranks) -> Result<Cli> {
     ranks.check_same(&program(line, ranks)?)?;
-    let cli = match Cli::read(line) {
-        Ok(cli) => cli,
-        Err(e) => {
-            if ranks.is_first() {
-                match e.use_stderr() {
-                    true => output::fault(e.render().to_string().trim_end()),
-                    false => drop(e.print()),
-                }
-            }
-            // Of help and version it is 0.
-            return Err(Stop::Reported(e.exit_code() as u8));
+    let error = match Cli::read(line) {
+        Ok(cli) => {
+            environment::check(LESS_MEMORY);
+            return Ok(cli);
         }
+        Err(e) => e,
     };
-    environment::check(LESS_MEMORY);
-    Ok(cli)
+    let invalid = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
+    // The name of no variant, but a request.
+    if invalid(InvalidArg).starts_with("--attention ") && invalid(InvalidValue) == "list" {
+        for kind in AttentionKind::ALL {
+            say!("{:<16} {}", kind.name(), kind.summary());
+        }
+        return Err(Stop::printed(0));
+    }
+    if ranks.is_first() {
+        match error.use_stderr() {
+            true => output::fault(error.render().to_string().trim_end()),
+            false => drop(error.print()),
+        }
+    }
+    // For help and the version it is 0.
+    Err(Stop::printed(error.exit_code() as u8))
 }
 
 /// What must be the same on all ranks from the start.
@@ -122,24 +131,19 @@ fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, &b| (sum ^ u32::from(b)).wrapping_mul(0x0100_0193))
 }
 
-fn begin(cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
-    match &cli.command {
-        None => cli::introduce(),
-        Some(command) if command.lists_attention() => cli::list_attention(),
-        Some(command) => return run_command(command, cli, line, ranks),
-    }
-    Ok(())
-}
-
-fn run_command(command: &Command, cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
+fn run(cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
     let quiet = cli.quiet;
+    let Some(command) = &cli.command else {
+        cli::introduce();
+        return Ok(());
+    };
     match command {
         Command::Train(args) => train::train(args, quiet, ranks),
         Command::Resume(args) => resume::resume(args, quiet, ranks),
         Command::Evaluate(args) => evaluate::evaluate(args, ranks),
         Command::Grid(args) => grid::grid(args, line, Cli::read_train, ranks),
         Command::Scaling(args) => scaling::scaling(args, ranks),
-        Command::Arena(args) => arena::arena(args, ranks).or_else(failed),
+        Command::Arena(args) => arena::arena(args, ranks),
         // The others are for one process.
         _ if !ranks.is_first() => Ok(()),
         Command::Sample(args) => sample::sample(args, quiet),

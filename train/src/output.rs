@@ -78,8 +78,8 @@ fn has_failed() -> bool {
 }
 
 /// The exit code: `code`, unless printing failed.
-pub fn end(code: ExitCode) -> ExitCode {
-    if has_failed() { ExitCode::FAILURE } else { code }
+pub fn end(code: u8) -> ExitCode {
+    if has_failed() { ExitCode::FAILURE } else { code.into() }
 }
 
 /// Ends the program after a printing error, where only printing is left to do.

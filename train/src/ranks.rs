@@ -1,5 +1,6 @@
-//! The processes of a program: one, or those that `mpiexec` started.
+//! The processes of a program: one, or those that `mpiexec` started; and what they agree on.
 
+use crate::stop::{Result, Stop, usage};
 use retrograd::distributed::{Collectives, Local};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,11 +17,11 @@ pub struct Ranks {
 impl Ranks {
     /// Starts MPI, if this program was built with it.
     #[cfg(feature = "mpi")]
-    pub fn start() -> Result<Ranks, String> {
+    pub fn start() -> Result<Ranks> {
         use crate::output;
+        use crate::stop::OrFailed;
         use retrograd::distributed::{Communicator, Mpi};
-        let mpi = Mpi::start().map_err(|e| format!("cannot start MPI: {e}"))?;
-        let mpi = Arc::new(mpi);
+        let mpi = Arc::new(Mpi::start().or_failed("cannot start MPI")?);
         let ranks = Ranks { local: mpi.local_size(), comm: mpi.clone() };
         if mpi.size() == 1 {
             // Ends MPI at once: nothing waits for this process.
@@ -41,7 +42,7 @@ impl Ranks {
 
     /// This process alone: the program was built without MPI.
     #[cfg(not(feature = "mpi"))]
-    pub fn start() -> Result<Ranks, String> {
+    pub fn start() -> Result<Ranks> {
         Ok(Ranks::alone())
     }
 
@@ -51,7 +52,6 @@ impl Ranks {
     }
 
     /// For the parts of a run that exchange data.
-    #[allow(dead_code, reason = "not all examples divide a run among ranks")]
     pub fn comm(&self) -> Arc<dyn Collectives<f32>> {
         self.comm.clone()
     }
@@ -70,9 +70,9 @@ impl Ranks {
     }
 
     /// The number of threads of this rank: `asked`, or its share of the cores of this machine.
-    pub fn threads(&self, asked: Option<u64>) -> usize {
+    pub fn threads(&self, asked: Option<usize>) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
-        asked.map_or_else(|| (cores() / self.local).max(1), |n| n as usize)
+        asked.unwrap_or_else(|| (cores() / self.local).max(1))
     }
 
     /// What each rank gives, in their order.
@@ -83,5 +83,47 @@ impl Ranks {
         let json = serde_json::to_vec(mine).expect("has a JSON form");
         let all = self.comm.all_gather_bytes(&json);
         all.iter().map(|json| serde_json::from_slice(json).expect("written by a rank")).collect()
+    }
+
+    /// The result of this rank if all ranks have one, else an error on all of them. An error that several
+    /// ranks have is printed by the lowest of them.
+    pub fn agree<X>(&self, result: Result<X>) -> Result<X> {
+        let all = self.share(&result.as_ref().err().cloned());
+        self.common_error(&all).map_or(result, Err)
+    }
+
+    /// The error that this rank ends with, given the errors of all ranks.
+    pub fn common_error(&self, all: &[Option<Stop>]) -> Option<Stop> {
+        let first = all.iter().flatten().next()?;
+        let (before, mine) = (&all[..self.rank()], &all[self.rank()]);
+        Some(match mine {
+            Some(_) if before.contains(mine) => Stop::printed(first.code),
+            Some(stop) if stop.text.is_empty() || self.is_first() => stop.clone(),
+            Some(Stop { code, text }) => {
+                Stop { code: *code, text: format!("rank {}: {text}", self.rank()) }
+            }
+            None => Stop::printed(first.code),
+        })
+    }
+
+    /// Checks that all ranks have the same as rank 0.
+    ///
+    /// # Errors
+    /// On all ranks; it names the first rank that differs, and in what.
+    pub fn check_same(&self, mine: &[(&str, String)]) -> Result<()> {
+        let mine: Vec<(String, String)> =
+            mine.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
+        let all = self.share(&mine);
+        for (rank, other) in all.iter().enumerate() {
+            let differing = all[0].iter().zip(other).find(|(a, b)| a != b);
+            if let Some(((name, first), (_, other))) = differing {
+                let differs: Result<()> = usage(format!(
+                    "rank {rank} differs from rank 0 in {name}:\n  rank 0: {first}\n  rank {rank}: {other}\nAll \
+                     ranks must run the same program with the same flags and texts."
+                ));
+                return if self.is_first() { differs } else { Err(Stop::printed(2)) };
+            }
+        }
+        Ok(())
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::stop::{Result, failed, usage};
 use crate::tokenizer::TokenizerKind;
-use clap::ValueEnum;
+use crate::values::{above_0, at_least_0, count, probability, size};
+use clap::{ArgAction, Args, ValueEnum};
 use retrograd::nn::optim::{Muon, MuonConfig};
 use retrograd::nn::schedule::Schedule;
 use retrograd::nn::{AttentionKind, ConfigError, MlpKind, NormKind, Positions, default_shards};
@@ -58,45 +59,121 @@ pub enum ScheduleKind {
 /// What to do if memory runs out.
 pub const LESS_MEMORY: &str = "a smaller --width, --layers, --context or --batch needs less";
 
-/// The hyperparameters of a run. Two runs with equal recipes and texts have equal weights, bit for bit (with
-/// another precision than f32, if both CPUs support it or neither does). Older checkpoints lack some fields, which then have
-/// the values of nanoGPT's recipe, the default.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The hyperparameters of a run, each with its flag. Two runs with equal recipes and texts have equal weights, bit
+/// for bit (with another precision than f32, if both CPUs support it or neither does). Older checkpoints lack some
+/// fields, which then have the values of nanoGPT's recipe, the default.
+#[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[command(next_help_heading = "Hyperparameters (override the preset)")]
 #[serde(default)]
 pub struct Recipe {
+    /// Tokens: char, byte, bpe:N, or a file such as tokenizer.json [default: char]
+    ///
+    /// bpe:N is byte-level BPE of N tokens, trained on the text. bpe:N and tokenizer.json of Hugging Face's library
+    /// need a build with --features tokenizers.
+    #[arg(long, value_name = "NAME", help_heading = None::<&str>)]
     pub tokenizer: TokenizerKind,
-    pub layers: usize,
-    pub heads: usize,
-    pub width: usize,
-    pub context: usize,
-    pub dropout: f64,
-    pub attention: AttentionKind,
-    /// Key and value heads; `None`: the default of the attention variant.
-    pub key_heads: Option<usize>,
-    pub qk_norm: bool,
-    pub norm: NormKind,
-    pub mlp: MlpKind,
-    pub positions: Positions,
-    pub optimizer: OptimizerKind,
-    pub schedule: ScheduleKind,
-    /// Momentum of Muon; `None`: 0.85.
-    pub momentum: Option<f64>,
-    /// Weight decay of matrices; `None`: 0.1 with AdamW, 0 with Muon.
-    pub weight_decay: Option<f64>,
-    /// Learning rate of AdamW beside Muon; `None`: half of Muon's.
-    pub adam_lr: Option<f64>,
-    pub batch: usize,
-    /// The number of shards of a batch; `None`: 1, 2 or 4, by its size.
-    pub shards: Option<usize>,
+
+    /// Training steps
+    #[arg(long, value_name = "N", value_parser = count(100_000_000))]
     pub steps: u64,
-    /// The peak learning rate.
+
+    /// Batch size: windows of text per step
+    #[arg(long, value_name = "N", value_parser = size(65536))]
+    pub batch: usize,
+
+    /// Shards of a batch, which are computed at the same time [default: 1, 2 or 4]
+    ///
+    /// The default depends on the tokens of a batch. Shards are divided among threads, and among ranks of MPI. Other
+    /// shards have other roundings and other patterns of dropout.
+    #[arg(long, value_name = "N", value_parser = size(65536))]
+    pub shards: Option<usize>,
+
+    /// Context length in tokens
+    #[arg(long, value_name = "N", value_parser = size(65536))]
+    pub context: usize,
+
+    /// Transformer blocks
+    #[arg(long, value_name = "N", value_parser = size(1024))]
+    pub layers: usize,
+
+    /// Attention heads in each block; must divide the width
+    #[arg(long, value_name = "N", value_parser = size(1024))]
+    pub heads: usize,
+
+    /// Embedding width
+    #[arg(long, value_name = "N", value_parser = size(16384))]
+    pub width: usize,
+
+    /// Fraction of activations dropped in training, at least 0 and below 1
+    #[arg(long, value_name = "P", value_parser = probability)]
+    pub dropout: f64,
+
+    /// Peak learning rate
+    #[arg(long, value_name = "RATE", value_parser = above_0)]
     pub lr: f64,
+
+    /// Optimiser
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub optimizer: OptimizerKind,
+
+    /// Learning rate after the warm-up
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub schedule: ScheduleKind,
+
+    /// Momentum of Muon [default: 0.85]
+    #[arg(long, value_name = "M", value_parser = probability)]
+    pub momentum: Option<f64>,
+
+    /// Weight decay of matrices [default: 0.1 with AdamW, 0 with Muon]
+    #[arg(long, value_name = "X", value_parser = at_least_0)]
+    pub weight_decay: Option<f64>,
+
+    /// Learning rate of AdamW beside Muon, for embeddings and norms [default: half of Muon's]
+    #[arg(long, value_name = "RATE", value_parser = above_0)]
+    pub adam_lr: Option<f64>,
+
+    /// Seed of initial weights, batches, dropout and samples
+    #[arg(long, value_name = "N")]
     pub seed: u64,
-    /// The precision of matrix multiplication.
+
+    /// Precision of matrix multiplication: f32, bf16x6, bf16x3 or bf16, from exact to fast
+    ///
+    /// The others than f32 need a CPU with AMX; results then depend on whether the CPU has AMX.
+    #[arg(long, value_name = "NAME")]
     #[serde(with = "name")]
     pub precision: MatmulPrecision,
+
+    /// Attention variant; "list" prints all of them
+    #[arg(long, value_name = "NAME")]
+    pub attention: AttentionKind,
+
+    /// Key and value heads, which divide the heads
+    // The default is that of the attention variant.
+    #[arg(long, value_name = "N", value_parser = size(1024))]
+    pub key_heads: Option<usize>,
+
+    /// Normalise queries and keys
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(action = ArgAction::Set)]
+    pub qk_norm: bool,
+
+    /// Norm: layer-norm, rms-norm or none
+    #[arg(long, value_name = "NAME")]
+    pub norm: NormKind,
+
+    /// Feed-forward layer: gelu, gelu-tanh, relu, relu-squared, swiglu, geglu or reglu
+    #[arg(long, value_name = "NAME")]
+    pub mlp: MlpKind,
+
+    /// Positions: learned, sinusoidal, rope, alibi, t5 or none [default: learned]
+    ///
+    /// The default is none if the attention variant encodes positions itself.
+    #[arg(long, value_name = "NAME")]
+    pub positions: Positions,
+
     /// All of the configuration, for weights that come from another program: it may have parts that have no
     /// field of their own here.
+    #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<GptConfig>,
 }

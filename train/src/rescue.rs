@@ -8,7 +8,7 @@ use retrograd::nn::checkpoint::Checkpoint;
 /// `stop`, if the folder is still there. Otherwise the run is saved in another one.
 pub fn rescue(session: &Session<'_>, file: &Checkpoint, log: &mut Log, stop: Stop) -> Result<()> {
     let Err(gone) = session.folder.check() else { return Err(stop) };
-    let mut said = gone.text().to_string();
+    let mut said = gone.text;
     for fallback in session.folder.fallbacks() {
         let saved = fallback.and_then(|other| {
             session.save(&other, file.clone())?;
@@ -17,7 +17,7 @@ pub fn rescue(session: &Session<'_>, file: &Checkpoint, log: &mut Log, stop: Sto
         });
         match saved {
             Ok(other) => return failed(format!("{said}. {}", session.stopped(&other))),
-            Err(why) => said = format!("{said}; {}", why.text()),
+            Err(why) => said = format!("{said}; {}", why.text),
         }
     }
     failed(said)

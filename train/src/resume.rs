@@ -1,10 +1,9 @@
 //! A run that goes on: `resume`.
 
-use crate::flags::RunFlags;
+use crate::flags::{NewRun, RunFlags};
 use crate::folder::Folder;
 use crate::output::note;
 use crate::ranks::Ranks;
-use crate::recipe_flags::RecipeFlags;
 use crate::run::Run;
 use crate::stop::{Result, usage};
 use crate::train::{Beginning, Job, train_run};
@@ -54,7 +53,7 @@ pub fn earlier(
     out: Option<&Path>,
     steps: Option<u64>,
     data: Option<&Path>,
-    flags: Option<&RecipeFlags>,
+    flags: Option<&NewRun>,
     ranks: &Ranks,
 ) -> Result<Beginning> {
     let mut folder = Folder::earlier(out)?;

@@ -3,7 +3,7 @@
 use crate::checkpoints::Best;
 use crate::folder::Folder;
 use crate::recipe::Recipe;
-use crate::stop::{OrFailed, Result, Stop, failed, usage};
+use crate::stop::{OrFailed, Result, failed, usage};
 use crate::text::{Source, Text, first_words};
 use crate::tokenizer::with_feature;
 use retrograd::nn::ConfigError;
@@ -158,7 +158,7 @@ impl Run {
 
     /// The tokens of a prompt, of which there is at least one.
     pub fn encode(&self, prompt: &str) -> Result<Vec<i64>> {
-        let tokens = self.tokenizer.encode(prompt).map_err(|e| Stop::Usage(e.to_string()))?;
+        let tokens = self.tokenizer.encode(prompt).or_else(usage)?;
         if tokens.is_empty() {
             return usage(format!("the tokenizer has no tokens for {prompt:?}"));
         }

@@ -6,7 +6,7 @@ use crate::output::{self, note, print, say};
 use crate::run::Run;
 use crate::stop::{Result, usage};
 use crate::text::first_words;
-use crate::values::count;
+use crate::values::size;
 use clap::Args;
 use indicatif::HumanCount;
 use retrograd::nn::training::Purpose;
@@ -25,8 +25,8 @@ pub struct Sample {
     pub model: ModelFlags,
 
     /// Number of tokens to generate
-    #[arg(long, value_name = "N", value_parser = count(100_000_000), default_value_t = 500)]
-    tokens: u64,
+    #[arg(long, value_name = "N", value_parser = size(100_000_000), default_value_t = 500)]
+    tokens: usize,
 
     /// Seed [default: that of the run]
     #[arg(long, value_name = "N")]
@@ -115,7 +115,7 @@ pub struct Printed {
 pub fn print_sample(
     run: &Run,
     prompt: &str,
-    count: u64,
+    count: usize,
     args: &Sampling,
     rng: &mut Rng,
     each: impl Fn(),
@@ -125,7 +125,7 @@ pub fn print_sample(
     print(format_args!("{prompt}"));
     let mut speed = Speed::default();
     let begin = Instant::now();
-    let generated = run.model.generate(&tokens, args.sampler(), rng).take(count as usize);
+    let generated = run.model.generate(&tokens, args.sampler(), rng).take(count);
     let mut stream = Some(run.tokenizer.decode_stream_after(&tokens));
     // At the end, what is left of an incomplete character.
     let texts = generated.inspect(|&token| all.push(token)).map(Some).chain([None]);

@@ -141,7 +141,7 @@ impl<'a> Session<'a> {
     /// The error of a run that diverged, which is the same on all ranks. The last checkpoint is kept.
     pub fn diverged<T>(&self, why: impl Display) -> Result<T> {
         if !self.ranks.is_first() {
-            return Err(Stop::Reported(1));
+            return Err(Stop::printed(1));
         }
         let path = self.folder.checkpoint();
         // Only its metadata, which needs little memory.
@@ -162,7 +162,7 @@ impl<'a> Session<'a> {
 
     /// The end by a signal, whose exit code is the conventional one.
     pub fn interrupted(&self, code: u8) -> Stop {
-        Stop::Interrupted(self.stopped(self.folder), code)
+        Stop { code, text: self.stopped(self.folder) }
     }
 
     /// Where the run stopped, and how to continue it.

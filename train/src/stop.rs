@@ -1,86 +1,63 @@
 //! The reasons for an early end, and their exit codes.
 
 use crate::output::fault;
+use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::process::ExitCode;
 
 /// The result of most functions of the program.
 pub type Result<T> = std::result::Result<T, Stop>;
 
+/// The exit code of a failure.
+const FAILED: u8 = 1;
+/// The exit code of invalid usage, as for unknown flags.
+const USAGE: u8 = 2;
+
 /// The reason for an early end.
-#[derive(Debug)]
-pub enum Stop {
-    /// Invalid usage: exit code 2, as for unknown flags.
-    Usage(String),
-    /// A failure: exit code 1.
-    Failed(String),
-    /// A signal: exit code 128 plus its number, by the convention of shells. Not an error.
-    Interrupted(String, u8),
-    /// Any of these, already printed, by this or another rank: the exit code.
-    Reported(u8),
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stop {
+    /// The exit code. For a signal it is 128 plus its number, by the convention of shells.
+    pub code: u8,
+    /// The reason; empty if this or another rank has printed it.
+    pub text: String,
 }
 
-/// A [`Stop::Usage`] with this text.
+/// Invalid usage, with this text.
 pub fn usage<T>(text: impl fmt::Display) -> Result<T> {
-    Err(Stop::Usage(text.to_string()))
+    Err(Stop { code: USAGE, text: text.to_string() })
 }
 
-/// A [`Stop::Failed`] with this text.
+/// A failure, with this text.
 pub fn failed<T>(text: impl fmt::Display) -> Result<T> {
-    Err(Stop::Failed(text.to_string()))
+    Err(Stop { code: FAILED, text: text.to_string() })
 }
 
 impl Stop {
-    /// The reason.
-    pub fn text(&self) -> &str {
-        match self {
-            Stop::Usage(text) | Stop::Failed(text) | Stop::Interrupted(text, _) => text,
-            Stop::Reported(_) => "",
-        }
+    /// A stop whose reason has been printed, by this or another rank.
+    pub fn printed(code: u8) -> Stop {
+        Stop { code, text: String::new() }
     }
 
-    /// The exit code.
-    pub fn code(&self) -> u8 {
-        match *self {
-            Stop::Usage(_) => 2,
-            Stop::Failed(_) => 1,
-            Stop::Interrupted(_, code) | Stop::Reported(code) => code,
-        }
-    }
-
-    /// The stop with this exit code.
-    pub fn new(code: u8, text: String) -> Stop {
-        match code {
-            2 => Stop::Usage(text),
-            1 => Stop::Failed(text),
-            code => Stop::Interrupted(text, code),
-        }
+    /// Whether it was caused by a signal, and is not an error.
+    pub fn is_signal(&self) -> bool {
+        self.code > 128
     }
 
     /// Prints the reason to standard error; returns the exit code.
-    pub fn report(self) -> ExitCode {
-        ExitCode::from(self.print())
-    }
-
-    /// Ends the program inside an operation that cannot stop early.
-    pub fn leave(self) -> ! {
-        std::process::exit(self.print().into())
-    }
-
-    fn print(self) -> u8 {
-        match &self {
-            Stop::Usage(text) => fault(&format!("error: {text}\n\nFor more, try --help.")),
-            Stop::Failed(text) => fault(&format!("error: {text}")),
-            Stop::Interrupted(text, _) => fault(text),
-            Stop::Reported(_) => {}
+    pub fn report(self) -> u8 {
+        let Stop { code, text } = self;
+        match code {
+            _ if text.is_empty() => {}
+            USAGE => fault(&format!("error: {text}\n\nFor more, try --help.")),
+            FAILED => fault(&format!("error: {text}")),
+            _ => fault(&text),
         }
-        self.code()
+        code
     }
 }
 
 /// For `?` on the errors of files and libraries: `.or_failed("what was tried")`.
 pub trait OrFailed<T> {
-    /// The value, or a [`Stop::Failed`] that says what was tried and why it did not work.
+    /// The value, or a failure that says what was tried and why it did not work.
     fn or_failed(self, tried: impl fmt::Display) -> Result<T>;
 }
 

@@ -50,7 +50,7 @@ pub struct Train {
 
 /// Trains a new run.
 pub fn train(args: &Train, quiet: bool, ranks: &Ranks) -> Result<()> {
-    let job = Job { flags: &args.run, quiet, pages: &args.pages, preset: args.new.recipe.preset };
+    let job = Job { flags: &args.run, quiet, pages: &args.pages, preset: args.new.preset };
     let fresh = || fresh(&args.new, args.out.as_deref(), &args.pages, ranks);
     train_run(fresh, &job, ranks)
 }
@@ -119,8 +119,7 @@ pub fn train_run(
     let looks = |path| AttentionLooks::new(&run, &text.beginnings()[0], path, eval_every);
     let looks = job.pages.attention_page.as_deref().filter(|_| ranks.is_first()).map(looks);
     let attention = ranks.agree(looks.transpose())?;
-    let keep = flags.keep.map(|n| n as usize);
-    let plan = Plan { eval_every, keep, look_every, xray, attention };
+    let plan = Plan { eval_every, keep: flags.keep, look_every, xray, attention };
     let mut progress = Progress::new(recipe, run.step, quiet || !ranks.is_first());
     let done = with_matmul_precision(recipe.precision, || {
         let trained = training::train(&mut session, log.as_mut(), &plan, &mut progress, &request);
@@ -178,10 +177,9 @@ fn same(run: &Run, text: &Text) -> Vec<(&'static str, String)> {
 /// The run before its first step, with its text, and without a folder.
 pub fn new_run(args: &NewRun) -> Result<(Run, Text, Corpus)> {
     let parent = args.init_from.as_deref();
-    let parent =
-        parent.map(|path| Parent::load(path, args.recipe.tokenizer.as_ref())).transpose()?;
+    let parent = parent.map(|path| Parent::load(path, args.given("tokenizer"))).transpose()?;
     let base = parent.as_ref().map_or_else(|| Preset::Tales.recipe(), |p| p.run.recipe.clone());
-    let mut recipe = args.recipe.recipe(&base);
+    let mut recipe = args.recipe(&base);
     recipe.check()?;
     if let Some(parent) = &parent {
         parent.check(&recipe, args)?;

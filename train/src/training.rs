@@ -1,6 +1,5 @@
 //! The training loop.
 
-use crate::agree::Status;
 use crate::attention::AttentionLooks;
 use crate::checkpoints::Best;
 use crate::line::{Evaluation, Line};
@@ -9,11 +8,21 @@ use crate::progress::Progress;
 use crate::rescue::rescue;
 use crate::session::Session;
 use crate::signals::StopRequest;
-use crate::stop::{Result, failed};
+use crate::stop::{Result, Stop, failed};
 use crate::watch::{Norms, Parts, Watch};
 use crate::xray;
 use retrograd::nn::checkpoint::Checkpoint;
 use retrograd::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// What a rank tells the others after each step.
+#[derive(Clone, Serialize, Deserialize)]
+struct Status {
+    error: Option<Stop>,
+    /// The exit code of a signal.
+    signal: Option<u8>,
+    log_failed: bool,
+}
 
 /// Checkpoints and evaluations of a run.
 pub struct Plan {
@@ -85,7 +94,7 @@ pub fn train(
             progress.step(step);
         }
         let all = ranks.share(&Status {
-            error: step.as_ref().err().map(|stop| (stop.code(), stop.text().to_string())),
+            error: step.as_ref().err().cloned(),
             signal: request.exit_code(),
             log_failed: logged.is_err(),
         });
@@ -125,7 +134,7 @@ pub fn train(
                 folder.keep(session.step(), count)?;
             }
             match (logged, signal) {
-                (Err(why), _) => failed(format!("{}. {}", why.text(), session.stopped(folder))),
+                (Err(why), _) => failed(format!("{}. {}", why.text, session.stopped(folder))),
                 (Ok(()), Some(code)) => Err(session.interrupted(code)),
                 (Ok(()), None) => Ok(()),
             }

@@ -1,13 +1,14 @@
 //! Parsers of values of flags.
 
-use crate::checkpoints::Which;
 use clap::builder::RangedI64ValueParser;
-use retrograd::nn::{AttentionKind, ConfigError};
-use serde::Serialize;
-use std::str::FromStr;
 
 /// A count, from 1 to `most`.
 pub fn count(most: i64) -> RangedI64ValueParser<u64> {
+    RangedI64ValueParser::new().range(1..=most)
+}
+
+/// A number of elements, from 1 to `most`.
+pub fn size(most: i64) -> RangedI64ValueParser<usize> {
     RangedI64ValueParser::new().range(1..=most)
 }
 
@@ -34,33 +35,4 @@ pub fn at_least_0(text: &str) -> Result<f64, String> {
 
 pub fn probability(text: &str) -> Result<f64, String> {
     number(text, |x| (0.0..1.0).contains(&x), "must be at least 0 and below 1")
-}
-
-/// An attention variant; `None` is the request to list them.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(transparent)]
-pub struct Attention(pub Option<AttentionKind>);
-
-impl FromStr for Attention {
-    type Err = ConfigError;
-
-    fn from_str(name: &str) -> Result<Self, ConfigError> {
-        if name == "list" {
-            Ok(Attention(None))
-        } else {
-            name.parse().map(|kind| Attention(Some(kind)))
-        }
-    }
-}
-
-impl FromStr for Which {
-    type Err = &'static str;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "last" => Ok(Which::Last),
-            "best" => Ok(Which::Best),
-            step => step.parse().map(Which::Step).map_err(|_| "one of last, best and a step"),
-        }
-    }
 }

@@ -101,15 +101,6 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// If the shapes differ; they are not broadcast.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let x = Var::leaf(Tensor::from([1.0f64, 5.0]));
-    /// let y = Var::constant(Tensor::from([2.0f64, 2.0]));
-    /// let loss = x.l1_loss(&y, Reduction::Sum);
-    /// assert_eq!(loss.item(), 1.0 + 3.0);
-    /// assert_eq!(loss.backward().get(&x).unwrap().to_vec(), [-1.0, 1.0]);
-    /// ```
     #[track_caller]
     pub fn l1_loss(&self, target: &Var<T>, reduction: Reduction) -> Var<T> {
         check_shapes("l1_loss", self, target);
@@ -122,15 +113,6 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// If the shapes differ, or `delta` is not above 0 and finite.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let x = Var::leaf(Tensor::from([1.0f64, 5.0]));
-    /// let y = Var::constant(Tensor::from([2.0f64, 2.0]));
-    /// let loss = x.huber_loss(&y, 2.0, Reduction::Sum);
-    /// assert_eq!(loss.item(), 0.5 + 2.0 * (3.0 - 1.0));
-    /// assert_eq!(loss.backward().get(&x).unwrap().to_vec(), [-1.0, 2.0]);
-    /// ```
     #[track_caller]
     pub fn huber_loss(&self, target: &Var<T>, delta: f64, reduction: Reduction) -> Var<T> {
         check_shapes("huber_loss", self, target);
@@ -150,15 +132,6 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// If the shapes differ, or `beta` is negative or not finite.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let x = Var::leaf(Tensor::from([1.0f64, 5.0]));
-    /// let y = Var::constant(Tensor::from([2.0f64, 2.0]));
-    /// let loss = x.smooth_l1_loss(&y, 2.0, Reduction::Sum);
-    /// assert_eq!(loss.item(), 0.25 + (3.0 - 1.0));
-    /// assert_eq!(loss.backward().get(&x).unwrap().to_vec(), [-0.5, 1.0]);
-    /// ```
     #[track_caller]
     pub fn smooth_l1_loss(&self, target: &Var<T>, beta: f64, reduction: Reduction) -> Var<T> {
         check_shapes("smooth_l1_loss", self, target);

@@ -24,36 +24,17 @@ impl<T: Real, P: Pointwise<T>> OpOf<T, P> {
 
 /// # Pointwise operations of your own
 impl<T: Real> Var<T> {
-    /// `f` of every element, differentiable to any order.
+    /// `f` of every element, differentiable to any order. [`Pointwise`] shows how to write one.
     ///
     /// ```
     /// use retrograd::prelude::*;
-    /// use retrograd::tensor::Real;
-    /// use retrograd::tensor::cost::Cost;
-    /// use retrograd::tensor::formula::{Algebra, Expr};
-    /// use retrograd::tensor::ops::pointwise::{Pointwise, Saves};
+    /// use retrograd::tensor::ops::activation::Softsign;
     ///
-    /// /// f(x) = x³
-    /// #[derive(Clone, Copy, Debug, Default)]
-    /// struct Cube;
-    ///
-    /// impl<T: Real> Pointwise<T> for Cube {
-    ///     const NAME: &'static str = "cube";
-    ///     const SAVES: Saves = Saves::Input;
-    ///     const COST: Cost = Cost::CHEAP;
-    ///     fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A> {
-    ///         x * x * x
-    ///     }
-    ///     fn vjp<A: Algebra<T>>(self, x: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A> {
-    ///         3.0 * x * x * g
-    ///     }
-    /// }
-    ///
-    /// let x = Var::leaf(Tensor::scalar(2.0f64));
-    /// let y = x.map(Cube);
+    /// let x = Var::leaf(Tensor::scalar(1.0f64));
+    /// let y = x.map(Softsign); // x / (1 + |x|)
     /// let dy = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
     /// let ddy = grad(&[(&dy, None)], &[&x])[0].clone().unwrap();
-    /// assert_eq!((y.item(), dy.item(), ddy.item()), (8.0, 12.0, 12.0));
+    /// assert_eq!((y.item(), dy.item(), ddy.item()), (0.5, 0.25, -0.25));
     /// ```
     #[inline(never)]
     #[track_caller]

@@ -20,10 +20,10 @@ static CUMPROD: Op = Op::new("cumprod", &["x"])
 static SUM_TO: Op = Op::new("sum_to", &["x"])
     .formula("y = Σ x, over the axes that broadcasting added", "dx = g, broadcast");
 static MAX: Op = Op::new("max", &["x"])
-    .formula("y = max x, over the axis", "dx = g at the largest element, divided among equal ones");
+    .formula("y = max x, over the axis", "dx = g at the first largest element");
 static MIN: Op = Op::new("min", &["x"]).formula(
     "y = min x, over the axis",
-    "dx = g at the smallest element, divided among equal ones",
+    "dx = g at the first smallest element",
 );
 static LOGSUMEXP: Op =
     Op::new("logsumexp", &["x"]).formula("y = ln Σ e^x, over the axis", "dx = g · e^(x − y)");

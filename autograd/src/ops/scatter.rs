@@ -17,9 +17,9 @@ static SCATTER: Op =
 static SCATTER_PROD: Op = Op::new("scatter_prod", &["x", "z"])
     .formula("y = x, y[i] ·= z", "dx = g · the factors\ndz = g[i] · the other factors");
 static SCATTER_AMAX: Op = Op::new("scatter_amax", &["x", "z"])
-    .formula("y = x, y[i] = max(y[i], z)", "dx, dz = g at the largest, divided among equal ones");
+    .formula("y = x, y[i] = max(y[i], z)", "dx, dz = g at the first of the largest");
 static SCATTER_AMIN: Op = Op::new("scatter_amin", &["x", "z"])
-    .formula("y = x, y[i] = min(y[i], z)", "dx, dz = g at the smallest, divided among equal ones");
+    .formula("y = x, y[i] = min(y[i], z)", "dx, dz = g at the first of the smallest");
 static AS_STRIDED_SCATTER: Op = Op::new("as_strided_scatter", &["x", "z"])
     .formula("y = x with z at strides", "dx = g, 0 at these strides\ndz = g at these strides");
 

@@ -82,16 +82,6 @@ impl AnyTensor {
     ///
     /// # Errors
     /// If the elements are floats, or there is no memory.
-    ///
-    /// ```
-    /// use retrograd::nn::checkpoint::AnyTensor;
-    /// use retrograd::prelude::*;
-    ///
-    /// let mask = AnyTensor::from(Tensor::from([true, false]));
-    /// assert_eq!(mask.to_i64().unwrap().to_vec(), [1, 0]);
-    /// let floats = AnyTensor::from(Tensor::from([1.0f32]));
-    /// assert_eq!(floats.to_i64().unwrap_err().to_string(), "it is f32, not of integers");
-    /// ```
     pub fn to_i64(&self) -> Result<Tensor<i64>, ConvertError> {
         match self {
             AnyTensor::I64(t) => Ok(t.clone()),

@@ -148,10 +148,13 @@ pub(super) fn parse(text: &[u8], data: u64) -> Result<Header, Problem> {
     let text = std::str::from_utf8(text).map_err(|e| {
         Problem::Malformed(format!("byte {} of the header is not UTF-8", e.valid_up_to()))
     })?;
-    let mut found = Found { header: Header::default(), has_metadata: false, data, problem: None };
-    let mut json = serde_json::Deserializer::from_str(text);
-    let read = json.deserialize_map(&mut found).and_then(|()| json.end());
-    if let Some(problem) = found.problem {
+    let mut found = Found { header: Header::default(), has_metadata: false, data };
+    let (mut json, mut problem) = (serde_json::Deserializer::from_str(text), None);
+    let entry = ForEach(|name: String, value: &RawValue| {
+        found.entry(name, value).map_err(|p| problem = Some(p)).is_ok()
+    });
+    let read = json.deserialize_map(entry).and_then(|()| json.end());
+    if let Some(problem) = problem {
         return Err(problem);
     }
     read.map_err(|e| Problem::Malformed(format!("the header is no JSON object: {e}")))?;
@@ -215,8 +218,6 @@ struct Found {
     has_metadata: bool,
     /// Number of bytes after the header.
     data: u64,
-    /// The reason why parsing stopped, unless it is an error of the JSON.
-    problem: Option<Problem>,
 }
 
 impl Found {
@@ -252,22 +253,6 @@ impl Found {
             Some(problem) => Err(problem),
             None => read.map_err(|_| no_object()),
         }
-    }
-}
-
-impl<'de> Visitor<'de> for &mut Found {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        ForEach(|name: String, value: &RawValue| {
-            let entry = self.entry(name, value);
-            entry.map_err(|p| self.problem = Some(p)).is_ok()
-        })
-        .visit_map(map)
     }
 }
 

@@ -112,22 +112,12 @@ macro_rules! kinds {
             }
 
             /// The number of its paper at arxiv.org; empty if it has none.
-            ///
-            /// ```
-            /// use retrograd::nn::AttentionKind;
-            /// assert_eq!(AttentionKind::Softcap.arxiv(), "2408.00118");
-            /// ```
             pub fn arxiv(self) -> &'static str {
                 match self { $(AttentionKind::$kind => $paper),+ }
             }
 
             /// Whether the variant encodes positions itself, so that a model needs no other
             /// [`Positions`](super::Positions).
-            ///
-            /// ```
-            /// use retrograd::nn::AttentionKind;
-            /// assert!(AttentionKind::Alibi.has_positions() && !AttentionKind::Causal.has_positions());
-            /// ```
             pub fn has_positions(self) -> bool {
                 self.support().has_positions
             }

@@ -6,7 +6,7 @@ use crate::attention::{Align, KvCache, Past, Spec, SplitHeads, attend_packed, jo
 use crate::dropout::Dropout;
 use crate::init::{Init, gpt2_residual};
 use crate::linear::Linear;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, visits};
 use crate::pass::Pass;
 use crate::residual::check_residual;
 use retrograd_autograd::{Var, no_grad};
@@ -91,24 +91,6 @@ impl<T: Real> CausalSelfAttention<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or as [`KvCache::append`].
-    ///
-    /// ```
-    /// use retrograd::nn::attention::KvCache;
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let config = GptConfig {
-    ///     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// };
-    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
-    /// let mut cache = KvCache::new(4);
-    /// let whole = attention.forward(&x, &mut Pass::eval());
-    /// for i in 0..4 {
-    ///     let y = attention.forward_cached(&x.narrow(1, i, 1), &mut cache);
-    ///     let difference = y - whole.narrow(1, i, 1);
-    ///     assert!(difference.value().abs().max(..).item() < 1e-12);
-    /// }
-    /// ```
     #[track_caller]
     pub fn forward_cached(&self, x: &Var<T>, cache: &mut KvCache<T>) -> Var<T> {
         no_grad(|| self.next(x, &mut Past::cached(cache)))
@@ -194,12 +176,7 @@ impl<T: Real> CausalAttention<T> for CausalSelfAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for CausalSelfAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("c_attn", &self.c_attn);
-        v.module("c_proj", &self.c_proj);
-    }
-}
+visits!(CausalSelfAttention: module c_attn, module c_proj);
 
 impl<T: Real> Layer<T> for CausalSelfAttention<T> {
     #[track_caller]

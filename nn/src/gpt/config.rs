@@ -261,15 +261,6 @@ impl GptConfig {
     /// If a size is 0, the heads do not divide the width, the dropout is not in `[0, 1]`, the
     /// parameters exceed the address space, there are more than 10,000 layers, or the attention
     /// variant does not support an option.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let config = GptConfig {
-    ///     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// };
-    /// assert!(config.check().is_ok());
-    /// assert!(GptConfig { heads: 3, ..config }.check().is_err()); // 3 does not divide 8
-    /// ```
     pub fn check(&self) -> Result<(), ConfigError> {
         let sizes = [
             ("vocab", self.vocab),

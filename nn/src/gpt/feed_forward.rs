@@ -5,7 +5,7 @@ use crate::activation::Activation;
 use crate::dropout::Dropout;
 use crate::init::{Init, gpt2_residual};
 use crate::linear::Linear;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, visits};
 use crate::pass::Pass;
 use crate::residual::check_residual;
 use retrograd_autograd::Var;
@@ -65,18 +65,6 @@ impl<T: Real> Mlp<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or the residual has another shape.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let config = GptConfig {
-    ///     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// };
-    /// let mlp = Mlp::<f64>::new(&config, &mut Rng::new(1));
-    /// let x = Var::constant(Tensor::ones([3, 8]));
-    /// let y = mlp.forward_add(&x, &x, &mut Pass::eval());
-    /// let apart = &x + &mlp.forward(&x, &mut Pass::eval());
-    /// assert!((y - apart).value().abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn forward_add(&self, x: &Var<T>, residual: &Var<T>, pass: &mut Pass) -> Var<T> {
         check_residual("mlp", x, residual);
@@ -101,12 +89,7 @@ impl<T: Real> Mlp<T> {
     }
 }
 
-impl<T: Real> Module<T> for Mlp<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("c_fc", &self.c_fc);
-        v.module("c_proj", &self.c_proj);
-    }
-}
+visits!(Mlp: module c_fc, module c_proj);
 
 impl<T: Real> Layer<T> for Mlp<T> {
     #[track_caller]
@@ -177,13 +160,7 @@ impl<T: Real> GatedMlp<T> {
     }
 }
 
-impl<T: Real> Module<T> for GatedMlp<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("gate_proj", &self.gate_proj);
-        v.module("up_proj", &self.up_proj);
-        v.module("down_proj", &self.down_proj);
-    }
-}
+visits!(GatedMlp: module gate_proj, module up_proj, module down_proj);
 
 impl<T: Real> Layer<T> for GatedMlp<T> {
     #[track_caller]

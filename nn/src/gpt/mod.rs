@@ -1,4 +1,9 @@
 //! A decoder-only language model from parts: by default as in nanoGPT.
+//!
+//! `GptConfig` (`config.rs`) has its sizes and the kind of each part; `attention_kind.rs` lists the variants by
+//! name with the options that each supports, and `variants.rs` makes a layer of one; `causal.rs` is nanoGPT's fused
+//! attention, the default. A layer of a user's own implements `CausalAttention` (`attention.rs`) and is passed to
+//! `Gpt::with_attention`. `names.rs` names parameters as GPT-2 or as Llama does.
 
 mod attention;
 mod attention_kind;
@@ -176,19 +181,6 @@ impl<T: Real> Gpt<T> {
 
     /// Sets the target that the loss ignores: -100 by default, as in PyTorch; -1 in nanoGPT; `None`
     /// if every target counts. It is not part of the configuration or of checkpoints.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let config = GptConfig {
-    ///     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
-    ///     bias: false, ..GptConfig::default()
-    /// };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap().with_ignore_index(Some(-1));
-    /// let loss = |tokens, targets| model.loss(&tokens, &targets, &mut Pass::eval()).item();
-    /// let padded = loss(Tensor::from([[1i64, 2, 3, 0]]), Tensor::from([[2i64, 3, -1, -1]]));
-    /// let short = loss(Tensor::from([[1i64, 2]]), Tensor::from([[2i64, 3]]));
-    /// assert!((padded - short).abs() < 1e-5);
-    /// ```
     pub fn with_ignore_index(mut self, ignore_index: Option<i64>) -> Self {
         self.ignore_index = ignore_index;
         self
@@ -223,17 +215,6 @@ impl<T: Real> Gpt<T> {
     ///
     /// # Panics
     /// If [`Gpt::can_roll`] is false.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 16, ..GptConfig::modern() };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// let mut cache = model.rolling_cache();
-    /// for token in 0..9i64 {
-    ///     model.forward_cached(&Tensor::from([[token]]), &mut cache);
-    /// }
-    /// assert_eq!(cache.position(), 9);
-    /// ```
     #[track_caller]
     pub fn rolling_cache(&self) -> GptCache<T> {
         require(self.can_roll(), "gpt", ErrorKind::Value, || {
@@ -253,22 +234,6 @@ impl<T: Real> Gpt<T> {
     /// their keys and values are appended. Without gradients, in evaluation. Any division of a
     /// sequence into steps gives the logits of [`Gpt::forward`]: in `f32` bit for bit, except at
     /// the portable SIMD level; there, and in `f64`, up to rounding.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let config = GptConfig {
-    ///     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
-    ///     bias: false, ..GptConfig::default()
-    /// };
-    /// let model = Gpt::<f64>::new(config, &mut Rng::new(1)).unwrap();
-    /// let mut cache = model.cache();
-    /// model.forward_cached(&Tensor::from([[1i64, 2, 3]]), &mut cache);
-    /// let last = model.forward_cached(&Tensor::from([[4i64]]), &mut cache);
-    ///
-    /// let whole = model.forward(&Tensor::from([[1i64, 2, 3, 4]]), &mut Pass::eval());
-    /// let difference = last.value() - &whole.value().narrow(1, 3, 1);
-    /// assert!(difference.abs().max(..).item() < 1e-12);
-    /// ```
     ///
     /// # Panics
     /// As [`Gpt::forward`], of all tokens together.
@@ -316,18 +281,6 @@ impl<T: Real> Gpt<T> {
     /// # Panics
     /// As [`Gpt::forward`], or if shapes differ or a target is neither in the vocabulary nor
     /// ignored.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let config = GptConfig {
-    ///     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
-    /// };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// let tokens = Tensor::from([[1i64, 2, 3]]);
-    /// let targets = Tensor::from([[2i64, 3, 4]]);
-    /// let loss = model.loss(&tokens, &targets, &mut Pass::eval());
-    /// assert!((loss.item() - 10f32.ln()).abs() < 0.1); // nearly uniform before training
-    /// ```
     #[track_caller]
     pub fn loss<I: Integer>(
         &self,

@@ -83,13 +83,6 @@ impl<T: Real> Default for Group<T> {
 impl<T: Real> Group<T> {
     /// The parameters of a module in two groups: rank 2 and more (matrices and
     /// embeddings) with `weight_decay`, the others (biases and norms) without.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let groups = Group::by_rank(&layer, 0.1); // weights decay, biases do not
-    /// assert_eq!(groups.iter().map(|g| g.weight_decay).collect::<Vec<_>>(), [0.1, 0.0]);
-    /// ```
     pub fn by_rank(module: &impl Module<T>, weight_decay: f64) -> Vec<Group<T>> {
         let (decayed, rest) =
             module.named_parameters().into_iter().partition(|(_, p)| p.shape().rank() >= 2);

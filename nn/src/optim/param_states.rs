@@ -57,15 +57,6 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     /// # Errors
     /// If an option of a group is out of range, there is no parameter, or one (or its name) is given
     /// twice; if a name of a state is empty, contains a dot, is given twice or is `step`.
-    ///
-    /// ```
-    /// use retrograd::nn::optim::ParamStates;
-    /// use retrograd::prelude::*;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let states = ParamStates::new(["m", "v"], Group::all(&layer, 0.0)).unwrap();
-    /// let names: Vec<String> = states.state_dict().into_keys().collect();
-    /// assert_eq!(names, ["m.bias", "m.weight", "v.bias", "v.weight"]);
-    /// ```
     #[inline(never)]
     pub fn new(names: [&'static str; N], groups: Vec<Group<T>>) -> Result<Self, ConfigError> {
         for (i, name) in names.iter().enumerate() {
@@ -178,23 +169,6 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     ///
     /// # Errors
     /// If a gradient is missing or not finite; then nothing has been changed.
-    ///
-    /// ```
-    /// use retrograd::nn::optim::ParamStates;
-    /// use retrograd::prelude::*;
-    ///
-    /// let p = Param::new(Tensor::from([1.0f32, 2.0]));
-    /// let group = Group { params: vec![("p".into(), p.clone())], ..Group::default() };
-    /// let mut states = ParamStates::new(["velocity"], vec![group]).unwrap();
-    /// let grads = p.to_var().sum(..).backward(); // 1
-    /// let step = states.step_each(&grads, |slot, g| {
-    ///     slot.state[0] = &slot.state[0] * 0.9 + g;
-    ///     let velocity = &slot.state[0];
-    ///     slot.param.update(|p| p.add_assign(&(velocity * -0.5)));
-    /// });
-    /// assert!(step.is_ok());
-    /// assert_eq!(p.value().to_vec(), [0.5, 1.5]);
-    /// ```
     pub fn step_each(
         &mut self,
         grads: &Gradients<T>,
@@ -224,15 +198,6 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     ///
     /// # Errors
     /// If one is missing or not finite; the error has the names of all such parameters.
-    ///
-    /// ```
-    /// use retrograd::nn::optim::{ParamStates, StepError};
-    /// use retrograd::prelude::*;
-    /// let layer = Linear::<f32>::without_bias(3, 2, &mut Rng::new(1));
-    /// let states = ParamStates::new(["m"], Group::all(&layer, 0.0)).unwrap();
-    /// let missing = StepError::MissingGradient(vec!["weight".into()]);
-    /// assert_eq!(states.check(&Gradients::empty()), Err(missing));
-    /// ```
     pub fn check(&self, grads: &Gradients<T>) -> Result<(), StepError> {
         let named = |wrong: &dyn Fn(&ParamState<T, N>) -> bool| -> Vec<String> {
             let trained = self.slots.iter().filter(|s| s.param.is_trainable());
@@ -269,18 +234,6 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     ///
     /// # Errors
     /// If the state does not match the parameters; then nothing has been changed.
-    ///
-    /// ```
-    /// use retrograd::nn::optim::ParamStates;
-    /// use retrograd::prelude::*;
-    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let mut states = ParamStates::new(["m"], Group::all(&layer, 0.0)).unwrap();
-    /// let mut saved = states.state_dict();
-    /// assert!(states.load_state_dict(7, &saved).is_ok());
-    /// saved.remove("m.bias");
-    /// assert!(states.load_state_dict(9, &saved).is_err());
-    /// assert_eq!(states.steps(), 7);
-    /// ```
     pub fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
         let counts = self.check_state_dict(steps, dict)?;
         for (slot, count) in self.slots.iter_mut().zip(counts) {

@@ -14,16 +14,6 @@ use serde_json::{Value, json};
 /// The rows of the projections to queries and keys are permuted if the configuration has another
 /// pairing of rotary positions than theirs, [`Pairing::Half`]. Frequencies (`rotary_emb.inv_freq`) are
 /// left out.
-///
-/// ```no_run
-/// use retrograd::nn::pretrained;
-/// use retrograd::prelude::*;
-/// fn load(model: &Gpt) -> Result<(), Box<dyn std::error::Error>> {
-///     let file = Checkpoint::load("llama/model.safetensors")?;
-///     model.load_state_dict(&pretrained::llama(model.config()).import(&file)?)?;
-///     Ok(())
-/// }
-/// ```
 pub fn llama(config: &GptConfig) -> StateMap {
     let map = StateMap::new()
         .strip_prefix("module")

@@ -256,18 +256,6 @@ impl<T: Storable> Gpt<T> {
     ///
     /// # Errors
     /// If a part of the model has no counterpart there, or a file cannot be written.
-    ///
-    /// ```
-    /// use retrograd::nn::AttentionKind;
-    /// use retrograd::prelude::*;
-    ///
-    /// let folder = std::env::temp_dir().join("doc-not-written");
-    /// let config = GptConfig { vocab: 65, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
-    /// let config = config.with_attention(AttentionKind::Sigmoid);
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// let error = model.save_pretrained(&folder).unwrap_err().to_string();
-    /// assert!(error.ends_with("config.json: gpt2 of transformers has no attention \"sigmoid\""), "{error}");
-    /// ```
     pub fn save_pretrained(&self, folder: impl AsRef<Path>) -> Result<(), PretrainedError> {
         let folder = folder.as_ref();
         let path = folder.join("config.json");

@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 /// use retrograd::nn::text::CharVocabulary;
 /// let vocabulary = CharVocabulary::of(["hello"]);
 /// assert_eq!(vocabulary.chars(), ['e', 'h', 'l', 'o']);
-/// assert_eq!(vocabulary.encode("hole").unwrap().tokens, [1, 3, 2, 0]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CharVocabulary {
-    chars: Vec<char>,
-    separator: bool,
+    pub(super) chars: Vec<char>,
+    /// Whether one more token, the last one, separates documents.
+    pub(super) separator: bool,
 }
 
 impl CharVocabulary {
@@ -26,45 +26,16 @@ impl CharVocabulary {
         CharVocabulary { chars: chars.into_iter().collect(), separator: false }
     }
 
-    /// The vocabulary with one more token, the last one, that separates documents.
-    ///
-    /// ```
-    /// use retrograd::nn::text::CharVocabulary;
-    /// let vocabulary = CharVocabulary::of(["abc"]).with_separator();
-    /// assert_eq!((vocabulary.vocab_size(), vocabulary.separator()), (4, Some(3)));
-    /// ```
-    pub fn with_separator(self) -> CharVocabulary {
-        CharVocabulary { separator: true, ..self }
-    }
-
-    /// The token that separates documents.
-    pub fn separator(&self) -> Option<i64> {
-        self.separator.then_some(self.chars.len() as i64)
-    }
-
     /// The characters, in the order of their tokens.
     pub fn chars(&self) -> &[char] {
         &self.chars
-    }
-
-    /// The number of tokens.
-    pub fn vocab_size(&self) -> usize {
-        self.chars.len() + usize::from(self.separator)
     }
 
     /// The tokens of a text, and their bytes.
     ///
     /// # Errors
     /// If the text has characters that are not in the vocabulary; the error lists them.
-    ///
-    /// ```
-    /// use retrograd::nn::text::CharVocabulary;
-    /// let vocabulary = CharVocabulary::of(["abc"]);
-    /// assert_eq!(vocabulary.encode("cab").unwrap().tokens, [2, 0, 1]);
-    /// let error = vocabulary.encode("bad").unwrap_err().to_string();
-    /// assert!(error.starts_with("the vocabulary does not contain 'd'; it contains \"abc\"."));
-    /// ```
-    pub fn encode(&self, text: &str) -> Result<Encoding, TextError> {
+    pub(super) fn encode(&self, text: &str) -> Result<Encoding, TextError> {
         let find = |c: char| self.chars.binary_search(&c).map(|i| i as i64);
         let unknown: BTreeSet<char> = text.chars().filter(|&c| find(c).is_err()).collect();
         if !unknown.is_empty() {
@@ -79,7 +50,7 @@ impl CharVocabulary {
         })
     }
 
-    /// The text of tokens below [`CharVocabulary::vocab_size`].
+    /// The text of tokens of the vocabulary.
     pub(super) fn decode(&self, tokens: &[i64]) -> String {
         let mut text = String::with_capacity(tokens.len());
         for &token in tokens {

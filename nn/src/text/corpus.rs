@@ -93,13 +93,6 @@ impl Corpus {
     ///
     /// # Errors
     /// If one does not.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let corpus = Corpus::new(&Documents::of("0123456789"), 0.5, &Tokenizer::bytes()).unwrap();
-    /// assert!(corpus.check(4).is_ok());
-    /// assert!(corpus.check(5).is_err());
-    /// ```
     pub fn check(&self, context: usize) -> Result<(), TextError> {
         let (train, held_out) = (self.train.len(), self.held_out.tokens.len());
         for (part, tokens) in [("training", train), ("validation", held_out)] {
@@ -116,14 +109,6 @@ impl Corpus {
     ///
     /// # Panics
     /// If the training part has no window of `context` tokens and the one after it.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let corpus = Corpus::new(&Documents::of("0123456789"), 0.2, &Tokenizer::bytes()).unwrap();
-    /// let batch = corpus.batch(1337, 20, 3, 4); // step 20
-    /// assert_eq!(*batch.tokens.shape(), [3, 4]);
-    /// assert_eq!(batch.tokens.to_vec(), corpus.batch(1337, 20, 3, 4).tokens.to_vec());
-    /// ```
     #[track_caller]
     pub fn batch(&self, seed: u64, step: u64, sequences: usize, context: usize) -> Batch {
         let tokens = self.train.len();
@@ -204,12 +189,6 @@ pub struct Window<'a> {
 
 impl Window<'_> {
     /// The window as a batch of one sequence.
-    ///
-    /// ```
-    /// use retrograd::nn::text::Window;
-    /// let batch = Window { tokens: &[5, 6, 7], bytes: 2 }.batch();
-    /// assert_eq!((batch.tokens.to_vec(), batch.targets.to_vec()), (vec![5, 6], vec![6, 7]));
-    /// ```
     pub fn batch(&self) -> Batch {
         Batch::new([self.tokens])
     }

@@ -59,14 +59,6 @@ impl<'a> DecodeStream<'a> {
     }
 
     /// The text of the tokens that completed no character, with `U+FFFD` for what is missing.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let bytes = Tokenizer::bytes();
-    /// let mut stream = bytes.decode_stream();
-    /// assert_eq!(stream.step(195), "");
-    /// assert_eq!(stream.finish(), "\u{fffd}");
-    /// ```
     pub fn finish(mut self) -> String {
         let text = self.tokenizer.decode(&self.tokens);
         self.next(&text)

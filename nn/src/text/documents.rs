@@ -53,15 +53,6 @@ impl Documents {
     /// # Errors
     /// If something cannot be read, is not UTF-8 (the error names the file and the byte), or is a
     /// device; if the file, or every file of the folder, is empty; or if the folder has no file.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let path = std::env::temp_dir().join(format!("doc-latin1-{}.txt", std::process::id()));
-    /// std::fs::write(&path, b"caf\xe9").unwrap(); // Latin-1
-    /// let error = Documents::read(&path).unwrap_err().to_string();
-    /// assert!(error.ends_with(".txt: not UTF-8: byte 3 (0xe9) begins no character"));
-    /// std::fs::remove_file(&path).unwrap();
-    /// ```
     pub fn read(path: impl AsRef<Path>) -> Result<Documents, TextError> {
         Documents::read_unchanged(path).map(Documents::with_lf)
     }
@@ -167,13 +158,6 @@ impl Documents {
     ///
     /// # Panics
     /// If the fraction is not in `[0, 1]`.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let (train, held_out) = Documents::of("0123456789").hold_out(0.2);
-    /// assert_eq!(train.texts().collect::<String>(), "01234567");
-    /// assert_eq!(held_out.texts().collect::<String>(), "89");
-    /// ```
     #[track_caller]
     pub fn hold_out(&self, fraction: f64) -> (Documents, Documents) {
         require((0.0..=1.0).contains(&fraction), "hold_out", ErrorKind::Value, || {

@@ -51,13 +51,6 @@ impl TextMetrics {
     ///
     /// # Panics
     /// If shapes do not fit, or a target is neither -100 nor in the vocabulary.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let mut metrics = TextMetrics::default();
-    /// metrics.add(&Tensor::from([[5.0f32, 0.0], [5.0, 0.0]]), &Tensor::from([0i64, 1]), 2);
-    /// assert_eq!((metrics.tokens, metrics.correct), (2, 1));
-    /// ```
     #[track_caller]
     pub fn add<T: Real, I: Integer>(
         &mut self,
@@ -96,12 +89,6 @@ impl TextMetrics {
 
     /// Bits per byte: the sum of the losses in bits, `nats / ln 2`, divided by the bytes of the predicted
     /// text in UTF-8. Equal to `loss / ln 2 · tokens / bytes`.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let metrics = TextMetrics { nats: 2f64.ln() * 12.0, bytes: 6, ..Default::default() };
-    /// assert_eq!(metrics.bits_per_byte(), 2.0);
-    /// ```
     pub fn bits_per_byte(&self) -> f64 {
         self.nats / std::f64::consts::LN_2 / self.bytes as f64
     }

@@ -36,7 +36,6 @@
 //! assert!(corpus.lost_share() == 0.0 && metrics.bits_per_byte() > 0.0);
 //! ```
 
-mod byte_vocabulary;
 mod char_vocabulary;
 mod corpus;
 mod decode_stream;
@@ -52,7 +51,6 @@ mod packed;
 mod printable;
 mod tokenizer;
 
-pub use byte_vocabulary::ByteVocabulary;
 pub use char_vocabulary::CharVocabulary;
 pub use corpus::{Batch, Corpus, Window};
 pub use decode_stream::DecodeStream;

@@ -61,13 +61,6 @@ pub struct PackedBatch {
 impl PackedBatch {
     /// The mask that keeps attention within a document and causal:
     /// [`Mask::documents`] and [`Mask::causal`].
-    ///
-    /// ```
-    /// use retrograd::nn::{attention::{Align, Mask}, text::PackedDocuments};
-    /// let batch = PackedDocuments::new(vec![vec![1, 2, 3], vec![4, 5]], 3).get(&[0]);
-    /// let keep = batch.mask().tensor([1, 1, 3, 3], Align::TopLeft);
-    /// assert_eq!(keep.to_vec(), [true, false, false, true, true, false, false, false, true]);
-    /// ```
     pub fn mask(&self) -> Mask {
         Mask::documents(&self.documents) & Mask::causal()
     }

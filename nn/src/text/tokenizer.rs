@@ -2,9 +2,9 @@
 
 #[cfg(feature = "tokenizers")]
 use super::HuggingFace;
-use super::encoding::Encoding;
+use super::char_vocabulary::CharVocabulary;
+use super::encoding::{Encoding, SEPARATOR};
 use super::error::TextError;
-use super::{ByteVocabulary, CharVocabulary};
 use crate::checkpoint::{read_json, write_atomically};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -29,8 +29,11 @@ use std::path::Path;
 pub enum Tokenizer {
     /// A token for each character of a text.
     Char(CharVocabulary),
-    /// A token for each byte.
-    Byte(ByteVocabulary),
+    /// A token for each byte of the text in UTF-8: its value. Tokens that are not UTF-8 decode to `U+FFFD`.
+    Byte {
+        /// Whether the token 256 separates documents.
+        separator: bool,
+    },
     /// A tokenizer of Hugging Face's library, BPE for example.
     #[cfg(feature = "tokenizers")]
     HuggingFace(HuggingFace),
@@ -59,7 +62,7 @@ impl Tokenizer {
 
     /// A token for each of the 256 bytes.
     pub fn bytes() -> Tokenizer {
-        Tokenizer::Byte(ByteVocabulary::new())
+        Tokenizer::Byte { separator: false }
     }
 
     /// Byte-level BPE with at most `vocab_size` tokens, trained on some texts; as in GPT-2, whose pattern
@@ -111,21 +114,23 @@ impl Tokenizer {
 
     /// The tokenizer with a token that separates documents. One of Hugging Face's is returned as it is:
     /// its vocabulary is fixed.
-    pub fn with_separator(self) -> Tokenizer {
-        match self {
-            Tokenizer::Char(vocabulary) => Tokenizer::Char(vocabulary.with_separator()),
-            Tokenizer::Byte(vocabulary) => Tokenizer::Byte(vocabulary.with_separator()),
+    pub fn with_separator(mut self) -> Tokenizer {
+        match &mut self {
+            Tokenizer::Char(CharVocabulary { separator, .. }) | Tokenizer::Byte { separator } => {
+                *separator = true;
+            }
             #[cfg(feature = "tokenizers")]
-            other => other,
+            Tokenizer::HuggingFace(_) => {}
         }
+        self
     }
 
     /// The token that separates documents, if there is one. In Hugging Face's tokenizers that is
     /// `<|endoftext|>`, `<|end_of_text|>`, `<eos>` or `</s>`.
     pub fn separator(&self) -> Option<i64> {
         match self {
-            Tokenizer::Char(vocabulary) => vocabulary.separator(),
-            Tokenizer::Byte(vocabulary) => vocabulary.separator(),
+            Tokenizer::Char(v) => v.separator.then_some(v.chars.len() as i64),
+            Tokenizer::Byte { separator } => separator.then_some(256),
             #[cfg(feature = "tokenizers")]
             Tokenizer::HuggingFace(tokenizer) => tokenizer.separator(),
         }
@@ -135,7 +140,7 @@ impl Tokenizer {
     pub fn kind(&self) -> &'static str {
         match self {
             Tokenizer::Char(_) => "char",
-            Tokenizer::Byte(_) => "byte",
+            Tokenizer::Byte { .. } => "byte",
             #[cfg(feature = "tokenizers")]
             Tokenizer::HuggingFace(tokenizer) => tokenizer.kind(),
         }
@@ -144,8 +149,8 @@ impl Tokenizer {
     /// The number of tokens: all tokens are below it.
     pub fn vocab_size(&self) -> usize {
         match self {
-            Tokenizer::Char(vocabulary) => vocabulary.vocab_size(),
-            Tokenizer::Byte(vocabulary) => vocabulary.vocab_size(),
+            Tokenizer::Char(v) => v.chars.len() + usize::from(v.separator),
+            Tokenizer::Byte { separator } => 256 + usize::from(*separator),
             #[cfg(feature = "tokenizers")]
             Tokenizer::HuggingFace(tokenizer) => tokenizer.vocab_size(),
         }
@@ -172,7 +177,10 @@ impl Tokenizer {
     pub fn encode_with_bytes(&self, text: &str) -> Result<Encoding, TextError> {
         match self {
             Tokenizer::Char(vocabulary) => vocabulary.encode(text),
-            Tokenizer::Byte(vocabulary) => Ok(vocabulary.encode(text)),
+            Tokenizer::Byte { .. } => Ok(Encoding {
+                tokens: text.bytes().map(i64::from).collect(),
+                bytes: vec![1; text.len()],
+            }),
             #[cfg(feature = "tokenizers")]
             Tokenizer::HuggingFace(tokenizer) => tokenizer.encode(text),
         }
@@ -183,17 +191,21 @@ impl Tokenizer {
     ///
     /// # Panics
     /// If a token is outside the vocabulary.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// assert_eq!(Tokenizer::bytes().decode(&[110, 195, 169]), "né");
-    /// ```
     #[track_caller]
     pub fn decode(&self, tokens: &[i64]) -> String {
         self.check_tokens(tokens);
         match self {
             Tokenizer::Char(vocabulary) => vocabulary.decode(tokens),
-            Tokenizer::Byte(vocabulary) => vocabulary.decode(tokens),
+            Tokenizer::Byte { .. } => {
+                let mut text = Vec::with_capacity(tokens.len());
+                for &token in tokens {
+                    match u8::try_from(token) {
+                        Ok(byte) => text.push(byte),
+                        Err(_) => text.extend(SEPARATOR.bytes()),
+                    }
+                }
+                String::from_utf8_lossy(&text).into_owned()
+            }
             #[cfg(feature = "tokenizers")]
             Tokenizer::HuggingFace(tokenizer) => tokenizer.decode(tokens),
         }
@@ -252,7 +264,7 @@ impl Tokenizer {
             bytes.utf8_chunks().map(part).collect()
         };
         match self {
-            Tokenizer::Byte(_) if token < 256 => label(&[token as u8]),
+            Tokenizer::Byte { .. } if token < 256 => label(&[token as u8]),
             #[cfg(feature = "tokenizers")]
             Tokenizer::HuggingFace(tokenizer) => {
                 let token = tokenizer.token(token).unwrap_or_default();
@@ -272,13 +284,10 @@ impl Tokenizer {
     /// ```
     pub fn to_json(&self) -> String {
         let own = match self {
-            Tokenizer::Char(vocabulary) => Own::Char {
-                characters: vocabulary.chars().iter().collect(),
-                separator: vocabulary.separator().is_some(),
-            },
-            Tokenizer::Byte(vocabulary) => {
-                Own::Byte { separator: vocabulary.separator().is_some() }
+            Tokenizer::Char(CharVocabulary { chars, separator }) => {
+                Own::Char { characters: chars.iter().collect(), separator: *separator }
             }
+            Tokenizer::Byte { separator } => Own::Byte { separator: *separator },
             #[cfg(feature = "tokenizers")]
             Tokenizer::HuggingFace(tokenizer) => return tokenizer.json().to_string(),
         };
@@ -316,12 +325,9 @@ impl Tokenizer {
         Ok(match serde_json::from_str(json).map_err(wrong)? {
             Own::Char { characters, separator } => {
                 let vocabulary = CharVocabulary::of([characters.as_str()]);
-                Tokenizer::Char(if separator { vocabulary.with_separator() } else { vocabulary })
+                Tokenizer::Char(CharVocabulary { separator, ..vocabulary })
             }
-            Own::Byte { separator } => {
-                let vocabulary = ByteVocabulary::new();
-                Tokenizer::Byte(if separator { vocabulary.with_separator() } else { vocabulary })
-            }
+            Own::Byte { separator } => Tokenizer::Byte { separator },
         })
     }
 
@@ -329,15 +335,6 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If the operating system reports one.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let path = std::env::temp_dir().join(format!("doc-tokenizer-{}.json", std::process::id()));
-    /// let tokenizer = Tokenizer::chars(["to be or not to be"]);
-    /// tokenizer.save(&path).unwrap();
-    /// assert_eq!(Tokenizer::load(&path).unwrap(), tokenizer);
-    /// std::fs::remove_file(&path).unwrap();
-    /// ```
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TextError> {
         let path = path.as_ref();
         write_atomically(path, self.to_json().as_bytes())
@@ -348,12 +345,6 @@ impl Tokenizer {
     ///
     /// # Errors
     /// As for [`Tokenizer::from_json`], or if the file cannot be read.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let error = Tokenizer::load("tokenizer-that-is-not-there.json").unwrap_err();
-    /// assert!(error.to_string().starts_with("cannot read tokenizer-that-is-not-there.json: "));
-    /// ```
     pub fn load(path: impl AsRef<Path>) -> Result<Tokenizer, TextError> {
         let path = path.as_ref();
         let json = read_json(path).map_err(|e| TextError::Read(path.into(), e))?;

@@ -163,7 +163,7 @@ proptest! {
                 let own = &window.tokens[1..];
                 let bytes = |t: &i64| match tokenizer {
                     _ if *t == separator => 0,
-                    Tokenizer::Byte(_) => 1,
+                    Tokenizer::Byte { .. } => 1,
                     _ => tokenizer.decode(&[*t]).len() as u64,
                 };
                 prop_assert_eq!(window.bytes, own.iter().map(bytes).sum::<u64>());

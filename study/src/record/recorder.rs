@@ -202,16 +202,6 @@ impl Recorder {
     /// Recognises the value of a leaf from the beginning. Without this, a leaf that is used as a constant
     /// only (detached, or a frozen parameter) cannot be told from other constants.
     ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// use retrograd::study::record::{Constant, Recorder, Source};
-    ///
-    /// let (x, w) = (Var::leaf(Tensor::scalar(2.0f32)), Var::leaf(Tensor::scalar(3.0f32)));
-    /// let (_, recording) = Recorder::new().leaf(&w).record(|| x.mul(&w.detach()));
-    /// let source = recording.operations[0].inputs[1].source;
-    /// assert_eq!(source, Source::Constant(Constant::DetachedLeaf(w.id().unwrap())));
-    /// ```
-    ///
     /// # Panics
     /// If the variable is a constant.
     #[track_caller]
@@ -228,17 +218,6 @@ impl Recorder {
 
     /// Gives [modules](Operation::module) the paths that they have in this model, and recognises its parameters
     /// from the beginning. Without a model, the outermost module whose forward pass is reported is the model.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// use retrograd::study::record::Recorder;
-    ///
-    /// let model = Sequential::<f32>::new().then(Linear::new(4, 4, &mut Rng::new(1)));
-    /// let x = Var::constant(Tensor::ones([2, 4]));
-    /// let recorder = Recorder::new().model(&model);
-    /// let (_, recording) = recorder.record(|| model.forward(&x, &mut Pass::eval()));
-    /// assert_eq!(recording.operations[0].module.as_ref().unwrap().path, "0");
-    /// ```
     pub fn model<T: Real>(mut self, model: &dyn Module<T>) -> Recorder {
         self.names = Some(Arc::new(ModuleNames::of(model)));
         model.for_each_parameter(&mut |_, param| {
@@ -301,10 +280,7 @@ impl Recorder {
     /// A record inside of a record has its own numbers, and the outer one contains the same operations and
     /// events. So do the lines of `RETROGRAD_TRACE`.
     pub fn record<R>(self, f: impl FnOnce() -> R) -> (R, Recording) {
-        let recorder = Arc::new(self);
-        recorder.begin();
-        let result = with_observer(recorder.clone(), f);
-        let recording = recorder.state().take();
+        let (result, recording, ()) = self.record_with(f, |_, _| ());
         (result, recording)
     }
 
@@ -313,14 +289,20 @@ impl Recorder {
         self,
         f: impl FnOnce() -> Var<T>,
     ) -> (Var<T>, Recording, Source) {
+        self.record_with(f, |state, result| state.source(result))
+    }
+
+    fn record_with<R, X>(
+        self,
+        f: impl FnOnce() -> R,
+        look: impl FnOnce(&mut State, &R) -> X,
+    ) -> (R, Recording, X) {
         let recorder = Arc::new(self);
         recorder.begin();
         let result = with_observer(recorder.clone(), f);
         let mut state = recorder.state();
-        let source = state.source(&result);
-        let recording = state.take();
-        drop(state);
-        (result, recording, source)
+        let seen = look(&mut state, &result);
+        (result, state.take(), seen)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

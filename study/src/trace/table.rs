@@ -24,15 +24,6 @@ impl Trace {
     }
 
     /// The calls, in the order in which they ended.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// use retrograd::study::trace::trace;
-    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// let (_, trace) = trace(|| x.t().softmax(-1)); // copies the transposed operand
-    /// let calls: Vec<_> = trace.calls().iter().map(|call| (call.operation, call.depth)).collect();
-    /// assert_eq!(calls, [("contiguous", 1), ("softmax", 0)]);
-    /// ```
     pub fn calls(&self) -> &[KernelCall] {
         &self.calls
     }

@@ -103,14 +103,6 @@ impl XRay {
 
     /// Names a parameter, which has no gradient if it is not trainable. Further names of the same
     /// parameter belong to other modules that use it.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let a = Var::leaf(Tensor::scalar(3.0f32));
-    /// let xray = XRay::new("A step").parameter("scale", a.id().unwrap(), &a, true);
-    /// let step = xray.record(|| a.square().backward());
-    /// assert!(step.json().contains("scale"));
-    /// ```
     pub fn parameter<T: Real>(
         mut self,
         name: &str,

@@ -58,10 +58,6 @@ impl Effort {
 impl Roofline {
     /// Measures the limits for about half a second, with as many threads as parallel work on this thread
     /// uses.
-    ///
-    /// ```no_run
-    /// println!("{}", retrograd::tensor::machine::Roofline::measure());
-    /// ```
     pub fn measure() -> Roofline {
         let effort = Effort::brief();
         let best = *Level::available().last().expect("the scalar level is always available");

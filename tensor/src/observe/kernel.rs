@@ -112,13 +112,6 @@ impl From<Shape> for Size {
 impl KernelCall {
     /// A call that has not been measured: [`end`] sets `start`, `seconds`, `elapsed`,
     /// `threads` and `depth`.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// use retrograd::tensor::{DType, observe::KernelCall};
-    /// let call = KernelCall::new("cat", "copy", DType::F32, Shape::from([2, 3]));
-    /// assert_eq!((call.operation, call.size.to_string()), ("cat", "[2,3]".into()));
-    /// ```
     pub fn new(
         operation: &'static str,
         kernel: impl Into<Cow<'static, str>>,
@@ -144,13 +137,6 @@ impl KernelCall {
     }
 
     /// The bytes that must be read or written.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// use retrograd::tensor::{DType, observe::KernelCall};
-    /// let copy = KernelCall::new("cat", "copy", DType::F32, Shape::from([2, 3]));
-    /// assert_eq!(KernelCall { read: 24, written: 24, ..copy }.bytes(), 48);
-    /// ```
     pub fn bytes(&self) -> u64 {
         self.read + self.written
     }

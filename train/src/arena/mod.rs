@@ -8,11 +8,13 @@ mod train;
 
 use crate::output::{note, say};
 use crate::ranks::Ranks;
+use crate::stop::{self, OrFailed, Result};
 use crate::values::count;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use retrograd::nn::AttentionKind;
 use retrograd::prelude::*;
+use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -46,13 +48,10 @@ pub struct Arena {
 }
 
 /// Trains all variants.
-pub fn arena(args: &Arena, ranks: &Ranks) -> Result<(), String> {
-    let made = || std::fs::create_dir_all(&args.out);
-    let made = if ranks.is_first() { made() } else { Ok(()) };
-    let made = made.map_err(|e| format!("cannot make the folder {}: {e}", args.out.display()));
-    if ranks.share(&made.is_err()).contains(&true) {
-        return made;
-    }
+pub fn arena(args: &Arena, ranks: &Ranks) -> Result<()> {
+    let made = if ranks.is_first() { fs::create_dir_all(&args.out) } else { Ok(()) };
+    let making = format!("cannot make the folder {}", args.out.display());
+    ranks.agree(made.or_failed(making))?;
     let kinds = if args.only.is_empty() { AttentionKind::ALL } else { &args.only };
     let steps = args.steps.unwrap_or(if args.quick { 120 } else { 1200 });
     let budget = Budget { steps, batch: 32, width: 64, seed: args.seed };
@@ -73,8 +72,7 @@ pub fn arena(args: &Arena, ranks: &Ranks) -> Result<(), String> {
     say!("{}\n{LEGEND}", table.markdown());
     for (name, contents) in [("table.md", table.markdown()), ("table.csv", table.csv())] {
         let path = args.out.join(name);
-        std::fs::write(&path, contents)
-            .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        fs::write(&path, contents).or_failed(format!("cannot write {}", path.display()))?;
     }
     say!(
         "\n{:.0} s. The table is in {}, as table.md and table.csv",
@@ -83,7 +81,7 @@ pub fn arena(args: &Arena, ranks: &Ranks) -> Result<(), String> {
     );
     match failed {
         0 => Ok(()),
-        n => Err(format!("{n} runs failed, see the table")),
+        n => stop::failed(format!("{n} runs failed, see the table")),
     }
 }
 

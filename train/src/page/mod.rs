@@ -233,16 +233,13 @@ impl RunRecord {
         }
         let (status, kind, text) = match result {
             Ok(()) => (RunStatus::Finished, "end", "All steps were taken.".to_string()),
-            Err(Stop::Interrupted(text, code)) => {
-                let text = text.replace("\n    ", " ");
-                (
-                    RunStatus::Interrupted(text),
-                    "interrupt",
-                    format!("A signal ended the program (exit code {code})."),
-                )
-            }
+            Err(stop) if stop.is_signal() => (
+                RunStatus::Interrupted(stop.text.replace("\n    ", " ")),
+                "interrupt",
+                format!("A signal ended the program (exit code {}).", stop.code),
+            ),
             Err(stop) => {
-                let text = match stop.text() {
+                let text = match &*stop.text {
                     "" => "another rank reported the error".to_string(),
                     text => text.replace("\n    ", " "),
                 };

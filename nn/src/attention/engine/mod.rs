@@ -1,4 +1,25 @@
 //! The attention engine: [`attend`] computes the attention that a [`Spec`] describes.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `spec.rs` | the parts of a specification, and the order in which they are applied |
+//! | `mask/` | masks: keep(pair), and class(tile): empty, partial or full |
+//! | `bias.rs` | biases of scores: functions of positions, tables, tensors |
+//! | `attend.rs` | the entry points, and the choice of path |
+//! | `operands.rs` | the operands of a call, checked |
+//! | `composed.rs` | the composed path: ordinary operations on whole matrices of scores |
+//! | `normalizers.rs` | from scores to weights on the composed path |
+//! | `feature_map.rs` | the feature map of linear attention |
+//! | `product.rs` | the two matrix multiplications, in which masked elements contribute nothing, even NaN |
+//! | `tiled.rs` | the tiled path as a fused operation |
+//! | `capture.rs` | collects the attention weights of calls |
+//! | `observe.rs` | reports calls, which an observer may change: a head switched off, weights as variables |
+//! | `explain.rs` | a description of a specification, and a text map of its mask |
+//!
+//! The forward kernel of the tiled path computes 256 queries of one head in a task, and transposes each tile
+//! of keys once. The backward kernel recomputes the weights from the log-sum-exp; one of its tasks computes the
+//! gradients of one key head and of the queries that share it. Empty tiles are skipped, and partial tiles are
+//! narrowed to the keys that some query attends to. In a partial tile the mask gives one bit per query and key.
 
 mod attend;
 mod bias;

@@ -175,16 +175,6 @@ impl<T: Real> Spec<T> {
     ///
     /// # Panics
     /// If it is not finite as a number of this type.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Spec, attend};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let y = attend(&q, &k, &v, &Spec::new().scale(0.5));
-    /// assert_eq!(y.value(), attend(&q, &k, &v, &Spec::new()).value()); // 1/√4
-    /// ```
     #[track_caller]
     pub fn scale(mut self, scale: f64) -> Self {
         let finite = T::from_f64(scale).to_f64().is_finite();
@@ -241,16 +231,6 @@ impl<T: Real> Spec<T> {
     }
 
     /// Restricts the attention to the pairs of a mask. Several masks are combined by `&`.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Mask, Spec, attend};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let y = attend(&q, &k, &v, &Spec::new().mask(Mask::first(1)));
-    /// assert_eq!(y.value().select(0, 3), v.value().select(0, 0)); // one key
-    /// ```
     pub fn mask(mut self, mask: Mask) -> Self {
         self.mask = self.mask & mask;
         self
@@ -263,16 +243,6 @@ impl<T: Real> Spec<T> {
     /// to be chosen: [`Spec::causal_top_left`] is PyTorch's `is_causal=True`,
     /// [`Spec::causal_bottom_right`] puts the last query at the last key, and [`Spec::align`] and
     /// [`Spec::align_each`] set any others. [`attend`](super::attend) panics if none is.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Spec, attend};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let y = attend(&q, &k, &v, &Spec::new().causal());
-    /// assert_eq!(y.value().select(0, 0), v.value().select(0, 0)); // the first sees itself
-    /// ```
     pub fn causal(self) -> Self {
         self.mask(Mask::causal())
     }
@@ -289,6 +259,8 @@ impl<T: Real> Spec<T> {
     /// let v = Var::constant(Tensor::from([[6.0f64], [12.0], [18.0]]));
     /// let y = attend(&q, &k, &v, &Spec::new().causal_top_left());
     /// assert_eq!(y.value().to_vec(), [6.0, 9.0]); // means of one value and of two
+    /// let y = attend(&q, &k, &v, &Spec::new().causal_bottom_right());
+    /// assert_eq!(y.value().to_vec(), [9.0, 12.0]); // means of two values and of three
     /// ```
     #[doc(alias = "is_causal")]
     pub fn causal_top_left(self) -> Self {
@@ -297,16 +269,6 @@ impl<T: Real> Spec<T> {
 
     /// The causal mask with the last query at the position of the last key, for any numbers of queries
     /// and keys: queries that continue a sequence. PyTorch's `causal_lower_right`.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Spec, attend};
-    /// use retrograd::prelude::*;
-    /// let q = Var::constant(Tensor::<f64>::zeros([2, 4])); // equal scores
-    /// let k = Var::constant(Tensor::<f64>::zeros([3, 4]));
-    /// let v = Var::constant(Tensor::from([[6.0f64], [12.0], [18.0]]));
-    /// let y = attend(&q, &k, &v, &Spec::new().causal_bottom_right());
-    /// assert_eq!(y.value().to_vec(), [9.0, 12.0]); // means of two values and of three
-    /// ```
     pub fn causal_bottom_right(self) -> Self {
         self.causal().align(Align::BottomRight)
     }
@@ -355,17 +317,6 @@ impl<T: Real> Spec<T> {
     ///
     /// # Panics
     /// If the bias of [`Normalizer::Sigmoid`] is NaN.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Normalizer, Spec, attend};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let y = attend(&q, &k, &v, &Spec::new().normalizer(Normalizer::TopK(5)));
-    /// let plain = attend(&q, &k, &v, &Spec::new());
-    /// assert!((y - plain).value().abs().max(..).item() < 1e-12); // all of 5 keys
-    /// ```
     #[track_caller]
     pub fn normalizer(mut self, normalizer: Normalizer) -> Self {
         if let Normalizer::Sigmoid { bias: Some(bias) } = normalizer {
@@ -416,17 +367,6 @@ impl<T: Real> Spec<T> {
     }
 
     /// Sets the implementation.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Path, Spec, attend};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let y = attend(&q, &k, &v, &Spec::new().path(Path::Composed));
-    /// let tiled = attend(&q, &k, &v, &Spec::new().path(Path::Tiled));
-    /// assert!((y - tiled).value().abs().max(..).item() < 1e-12);
-    /// ```
     pub fn path(mut self, path: Path) -> Self {
         self.path = path;
         self
@@ -538,12 +478,6 @@ impl<T: Real> Spec<T> {
     }
 
     /// The reason why the tiled path does not support this spec; `None` if it does.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Normalizer, Spec};
-    /// assert!(Spec::<f32>::new().causal().needs_composed().is_none());
-    /// assert!(Spec::<f32>::new().normalizer(Normalizer::TopK(2)).needs_composed().is_some());
-    /// ```
     pub fn needs_composed(&self) -> Option<&'static str> {
         let reasons = [
             (self.normalizer != Normalizer::Softmax, "the normalizer needs whole rows"),

@@ -112,15 +112,6 @@ impl<T: Real> KvCache<T> {
     }
 
     /// The size in bytes of the keys and values of the tokens in the cache.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::KvCache;
-    /// use retrograd::prelude::*;
-    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
-    /// let mut cache = KvCache::new(8);
-    /// cache.append(&x, &x);
-    /// assert_eq!(cache.bytes(), 2 * 24 * 4);
-    /// ```
     pub fn bytes(&self) -> usize {
         let elements = |buffer: &Buffer<T>| match &buffer.data {
             Some(data) if data.size(-2) > 0 => data.numel() / data.size(-2) * self.len(),
@@ -138,16 +129,6 @@ impl<T: Real> KvCache<T> {
     ///
     /// # Panics
     /// If there are fewer than `n` tokens, or some before them have been dropped.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::KvCache;
-    /// use retrograd::prelude::*;
-    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
-    /// let mut cache = KvCache::new(8);
-    /// cache.append(&x, &x);
-    /// cache.truncate(1);
-    /// assert_eq!((cache.len(), cache.position()), (1, 1));
-    /// ```
     #[track_caller]
     pub fn truncate(&mut self, n: usize) {
         require(n <= self.seen, "cache", ErrorKind::Index, || {

@@ -93,14 +93,6 @@ impl<'a, T: Real> Past<'a, T> {
     }
 
     /// The keys and values of all tokens, given the ones of the call.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::Past;
-    /// use retrograd::prelude::*;
-    /// let k = Var::constant(Tensor::<f32>::ones([1, 2, 3, 4]));
-    /// let (all, _) = Past::none().extend(&k, &k);
-    /// assert_eq!(*all.shape(), [1, 2, 3, 4]); // nothing was cached before
-    /// ```
     #[track_caller]
     pub fn extend(&mut self, k: &Var<T>, v: &Var<T>) -> (Var<T>, Var<T>) {
         match &mut self.0 {

@@ -1,7 +1,7 @@
 //! Absolute position embeddings, added to token embeddings before the first block.
 
 use crate::init::Init;
-use crate::module::{Call, Module, Visitor};
+use crate::module::{Call, Module, Visitor, visits};
 use crate::param::Param;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -57,15 +57,6 @@ impl<T: Real> LearnedPositions<T> {
     ///
     /// # Panics
     /// If a position is not in the context, or the positions do not broadcast.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::LearnedPositions;
-    /// use retrograd::prelude::*;
-    /// let positions = LearnedPositions::<f32>::new(16, 4, &mut Rng::new(1));
-    /// let x = Var::constant(Tensor::zeros([2, 4]));
-    /// let y = positions.forward_at(&x, &Tensor::from([5i64, 5])); // the same position twice
-    /// assert_eq!(y.value().select(0, 0), y.value().select(0, 1));
-    /// ```
     #[track_caller]
     pub fn forward_at(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
         let context = self.weight.shape()[0];
@@ -80,11 +71,7 @@ impl<T: Real> LearnedPositions<T> {
     }
 }
 
-impl<T: Real> Module<T> for LearnedPositions<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.param("weight", &self.weight);
-    }
-}
+visits!(LearnedPositions: param weight);
 
 /// `x_i + PE(start + i)` with `PE(p, 2m) = sin(p / 10000^(2m / width))` and
 /// `PE(p, 2m + 1) = cos(p / 10000^(2m / width))`.

@@ -168,14 +168,6 @@ impl<T: Real> Projections<T> {
     /// with the weights: `softmax(norm(q) · norm(k)ᵀ / √D) · v`, as in Qwen 3 and Gemma 3. All heads
     /// share the weights `q_norm.weight` and `k_norm.weight`, `[D]`, 1 initially. Henry et al. 2020
     /// (arXiv 2010.04245); Dehghani et al. 2023 (arXiv 2302.05442; with layer norm).
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{HeadSizes, Projections};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng).with_qk_norm(1e-6);
-    /// assert_eq!(p.num_parameters(), 4 * 64 + 2 * 4);
-    /// ```
     #[track_caller]
     pub fn with_qk_norm(mut self, eps: f64) -> Self {
         let norm = || RmsNorm { eps, ..RmsNorm::new(self.sizes.head_width) };

@@ -363,13 +363,6 @@ impl Rope {
     /// If a factor is not above 0, or for YaRN if the factor is below 1, the context 0, the bounds
     /// not `0 < beta_slow <= beta_fast`, or the attention factor not above 0; or for Llama 3 if the
     /// factor is below 1, the context 0, or the bounds not `0 < low < high`.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Rope, Scaling};
-    /// use retrograd::prelude::*;
-    /// let rope = Rope::new(4).scaling(Scaling::Linear { factor: 2.0 });
-    /// assert_eq!(rope.frequencies(), [0.5, 0.005]); // twice the context
-    /// ```
     #[track_caller]
     pub fn scaling(self, scaling: Scaling) -> Self {
         scaling.rule().or_panic();

@@ -4,7 +4,7 @@ use crate::attention::engine::{Spec, attend};
 use crate::attention::parts::scores::{additive_scores, attend_by_scores, hidden_weights};
 use crate::dropout::Dropout;
 use crate::linear::Linear;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, visits};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -83,10 +83,4 @@ impl<T: Real> AdditiveAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for AdditiveAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("query", &self.query);
-        v.module("key", &self.key);
-        v.param("v", &self.v);
-    }
-}
+visits!(AdditiveAttention: module query, module key, param v);

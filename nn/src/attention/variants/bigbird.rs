@@ -3,7 +3,7 @@
 use crate::attention::engine::{Mask, Spec};
 use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
-use crate::module::{Call, Module, Visitor};
+use crate::module::{Call, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -60,13 +60,6 @@ impl BigBirdLayout {
     ///
     /// # Panics
     /// If the block size is 0.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Align, BigBirdLayout};
-    /// let layout = BigBirdLayout { block: 2, neighbours: 0, global: 1, random: 0, seed: 1 };
-    /// let keep = layout.mask(1, 6).tensor([1, 1, 6, 6], Align::TopLeft);
-    /// assert_eq!(keep.select(2, 3).to_vec(), [true, true, true, true, false, false]);
-    /// ```
     #[track_caller]
     pub fn mask(&self, heads: usize, length: usize) -> Mask {
         require(self.block > 0, "BigBird", ErrorKind::Value, || {
@@ -115,8 +108,4 @@ impl<T: Real> BigBirdAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for BigBirdAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-    }
-}
+visits!(BigBirdAttention: all projections);

@@ -4,7 +4,7 @@ use crate::attention::engine::Spec;
 use crate::attention::parts::heads::SplitHeads;
 use crate::dropout::Dropout;
 use crate::linear::Linear;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -125,10 +125,6 @@ impl<T: Real> CrossAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for CrossAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("W_query", &self.query);
-        v.module("W_key", &self.key);
-        v.module("W_value", &self.value);
-    }
+visits! { CrossAttention:
+    module query as "W_query", module key as "W_key", module value as "W_value"
 }

@@ -5,7 +5,7 @@ use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::{HeadSizes, Projections};
 use crate::attention::parts::rope::Rope;
 use crate::init::Init;
-use crate::module::{Layer, Module, Visitor};
+use crate::module::{Layer, visits};
 use crate::norm::RmsNorm;
 use crate::param::Param;
 use crate::pass::Pass;
@@ -125,15 +125,9 @@ impl<T: Real> DifferentialAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for DifferentialAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-        v.param("lambda_q1", &self.lambda_q1);
-        v.param("lambda_k1", &self.lambda_k1);
-        v.param("lambda_q2", &self.lambda_q2);
-        v.param("lambda_k2", &self.lambda_k2);
-        v.module("subln", &self.subln);
-    }
+visits! { DifferentialAttention:
+    all projections, param lambda_q1, param lambda_k1, param lambda_q2, param lambda_k2,
+    module subln
 }
 
 impl<T: Real> Incremental<T> for DifferentialAttention<T> {

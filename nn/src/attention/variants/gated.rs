@@ -5,7 +5,7 @@ use crate::attention::parts::heads::split_heads;
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
 use crate::linear::Linear;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, visits};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -37,12 +37,7 @@ impl<T: Real> GatedAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for GatedAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-        v.module("gate_proj", &self.gate_proj);
-    }
-}
+visits!(GatedAttention: all projections, module gate_proj);
 
 impl<T: Real> Incremental<T> for GatedAttention<T> {
     #[track_caller]
@@ -77,12 +72,7 @@ impl<T: Real> HeadScaleAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for HeadScaleAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-        v.param("head_scale", &self.head_scale);
-    }
-}
+visits!(HeadScaleAttention: all projections, param head_scale);
 
 impl<T: Real> Incremental<T> for HeadScaleAttention<T> {
     #[track_caller]
@@ -164,9 +154,4 @@ impl<T: Real> ValueResidualAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for ValueResidualAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-        v.param("mix", &self.mix);
-    }
-}
+visits!(ValueResidualAttention: all projections, param mix);

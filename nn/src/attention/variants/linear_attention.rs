@@ -5,7 +5,7 @@ use crate::attention::engine::product::{mix, scores};
 use crate::attention::parts::heads::repeat_heads;
 use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -124,18 +124,6 @@ impl<T: Real> LinearState<T> {
     }
 
     /// The outputs of queries `[.., n, Dk]`, `[.., n, Dv]`.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{LinearForm, LinearState, Reach, linear_attention};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([1, 1, 4, 3], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let mut state = LinearState::new(&k, &v);
-    /// state.update(&k, &v);
-    /// let all = linear_attention(&q, &k, &v, Reach::Full, LinearForm::Quadratic);
-    /// assert!((state.read(&q) - all).value().abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn read(&self, q: &Var<T>) -> Var<T> {
         let q = feature_map(q);
@@ -265,11 +253,7 @@ impl<T: Real> LinearAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for LinearAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-    }
-}
+visits!(LinearAttention: all projections);
 
 impl<T: Real> Layer<T> for LinearAttention<T> {
     #[track_caller]

@@ -4,7 +4,7 @@ use crate::attention::engine::{Mask, Spec, attend};
 use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::{HeadSizes, Projections};
 use crate::linear::Linear;
-use crate::module::{Call, Module, Visitor};
+use crate::module::{Call, visits};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -152,11 +152,4 @@ impl<T: Real> LongformerAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for LongformerAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-        v.module("q_global", &self.q_global);
-        v.module("k_global", &self.k_global);
-        v.module("v_global", &self.v_global);
-    }
-}
+visits!(LongformerAttention: all projections, module q_global, module k_global, module v_global);

@@ -5,7 +5,7 @@ use crate::attention::engine::{Align, Mask, Part, Spec, attend, attend_all};
 use crate::attention::parts::scores::{additive_scores, attend_by_scores, hidden_weights};
 use crate::init::Init;
 use crate::linear::Linear;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, Module, Visitor, visits};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -52,11 +52,7 @@ impl<T: Real> LuongGeneral<T> {
     }
 }
 
-impl<T: Real> Module<T> for LuongGeneral<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.param("weight", &self.weight);
-    }
-}
+visits!(LuongGeneral: param weight);
 
 impl<T: Real> LuongScore<T> for LuongGeneral<T> {
     #[track_caller]
@@ -89,12 +85,7 @@ impl<T: Real> LuongConcat<T> {
     }
 }
 
-impl<T: Real> Module<T> for LuongConcat<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.param("weight", &self.weight);
-        v.param("v", &self.v);
-    }
-}
+visits!(LuongConcat: param weight, param v);
 
 impl<T: Real> LuongScore<T> for LuongConcat<T> {
     #[track_caller]
@@ -122,11 +113,7 @@ impl<T: Real> LuongLocation<T> {
     }
 }
 
-impl<T: Real> Module<T> for LuongLocation<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.param("weight", &self.weight);
-    }
-}
+visits!(LuongLocation: param weight);
 
 impl<T: Real> LuongScore<T> for LuongLocation<T> {
     /// # Panics
@@ -320,18 +307,6 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
     ///
     /// # Panics
     /// If the number of lengths is neither 1 nor the batch size.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{LuongAttention, LuongDot, LuongLocalP};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
-    /// let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
-    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
-    /// let local = LuongLocalP::new(attention, 8, 2, &mut rng);
-    /// let p = local.positions(&targets, &[6], &mut Pass::eval());
-    /// assert!(p.value().to_vec().iter().all(|p| (0.0..6.0).contains(p)));
-    /// ```
     #[track_caller]
     pub fn positions(&self, targets: &Var<T>, lengths: &[usize], pass: &mut Pass) -> Var<T> {
         let batch = if targets.rank() == 3 { targets.size(0) } else { 1 };

@@ -4,7 +4,7 @@ use crate::attention::engine::{Sizes, Spec, attend};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
 use crate::init::Init;
-use crate::module::{Module, Visitor};
+use crate::module::visits;
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -82,13 +82,7 @@ impl<T: Real> MemoryAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for MemoryAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-        v.param("memory_k", &self.memory_k);
-        v.param("memory_v", &self.memory_v);
-    }
-}
+visits!(MemoryAttention: all projections, param memory_k, param memory_v);
 
 impl<T: Real> Incremental<T> for MemoryAttention<T> {
     #[track_caller]

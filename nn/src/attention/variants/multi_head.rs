@@ -168,18 +168,6 @@ impl<T: Real> MultiHeadAttention<T> {
     /// # Panics
     /// If `key_heads` does not divide the heads, if keys or values have another width than
     /// queries, or if there is a `bias_kv` or `zero_attn`.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Incremental, MultiHeadAttention, MultiHeadConfig, Spec};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let full = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(8, 4), &mut rng);
-    /// let same = full.grouped(4); // nothing is shared
-    /// let pass = &mut Pass::eval();
-    /// let y = same.forward(&x, Spec::new(), pass) - full.forward(&x, &x, &x, Spec::new(), pass);
-    /// assert!(y.value().abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn grouped(&self, key_heads: usize) -> Projections<T> {
         let MultiHeadConfig { width, heads, key_width, value_width, .. } = self.config;
@@ -260,18 +248,6 @@ impl<T: Real> MultiHeadAttention<T> {
     ///
     /// # Panics
     /// As [`MultiHeadAttention::forward`].
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{MultiHeadAttention, MultiHeadConfig, Spec};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(8, 2), &mut rng);
-    /// let (_, weights) = attention.forward_with_weights(&x, &x, &x, Spec::new(), &mut Pass::eval());
-    /// assert_eq!(*weights.shape(), [1, 2, 4, 4]);
-    /// let sums = weights.sum(-1);
-    /// assert!((sums.value() - 1.0).abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn forward_with_weights(
         &self,

@@ -2,7 +2,7 @@
 
 use crate::attention::engine::{Mask, Spec, attend};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Call, Module, Visitor};
+use crate::module::{Call, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -91,12 +91,6 @@ impl Packed {
 
     /// The mask: tokens attend to their own document and to the shared prefix. Combine it with
     /// [`Mask::causal`] for causal attention.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Align, Packed};
-    /// let keep = Packed::new(&[1, 2]).mask().tensor([1, 1, 3, 3], Align::TopLeft);
-    /// assert_eq!(keep.select(2, 2).to_vec(), [false, true, true]); // its own document
-    /// ```
     pub fn mask(&self) -> Mask {
         let documents = Mask::documents(&self.ids().unsqueeze(0));
         if self.prefix > 0 { Mask::first(self.prefix) | documents } else { documents }
@@ -126,19 +120,6 @@ impl<T: Real> PackedAttention<T> {
     ///
     /// # Panics
     /// If the shapes do not match, or the length of `x` is not the total length of the documents.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{HeadSizes, Packed, PackedAttention, Projections, Spec};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
-    /// let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
-    /// let attention = PackedAttention::new(projections);
-    /// let pass = &mut Pass::eval();
-    /// let packed = attention.forward(&x, &Packed::new(&[1, 3]), Spec::new(), pass);
-    /// let alone = attention.forward(&x.narrow(1, 0, 1), &Packed::new(&[1]), Spec::new(), pass);
-    /// assert!((packed.narrow(1, 0, 1) - alone).value().abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn forward(
         &self,
@@ -165,8 +146,4 @@ impl<T: Real> PackedAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for PackedAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-    }
-}
+visits!(PackedAttention: all projections);

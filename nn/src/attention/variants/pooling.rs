@@ -3,7 +3,7 @@
 use crate::attention::engine::{Spec, attend};
 use crate::attention::parts::projections::Projections;
 use crate::init::Init;
-use crate::module::{Call, Module, Visitor};
+use crate::module::{Call, visits};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -72,9 +72,4 @@ impl<T: Real> AttentionPool<T> {
     }
 }
 
-impl<T: Real> Module<T> for AttentionPool<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.param("latents", &self.latents);
-        self.projections.visit(v);
-    }
-}
+visits!(AttentionPool: param latents, all projections);

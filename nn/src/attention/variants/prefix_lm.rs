@@ -3,7 +3,7 @@
 use crate::attention::engine::{Mask, Spec};
 use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
-use crate::module::{Call, Module, Visitor};
+use crate::module::{Call, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -60,8 +60,4 @@ impl<T: Real> PrefixLmAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for PrefixLmAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-    }
-}
+visits!(PrefixLmAttention: all projections);

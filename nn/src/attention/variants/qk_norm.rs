@@ -4,7 +4,7 @@
 use crate::attention::engine::{Spec, attend};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Module, Visitor};
+use crate::module::visits;
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -65,12 +65,7 @@ fn unit<T: Real>(x: &Var<T>) -> Var<T> {
     x.mul(&root)
 }
 
-impl<T: Real> Module<T> for QkL2Attention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-        v.param("g", &self.g);
-    }
-}
+visits!(QkL2Attention: all projections, param g);
 
 impl<T: Real> Incremental<T> for QkL2Attention<T> {
     #[track_caller]

@@ -4,7 +4,7 @@ use super::cross::CrossAttention;
 use crate::attention::engine::{self, Align, Mask, Spec};
 use crate::attention::parts::heads::{join_heads, split_heads};
 use crate::dropout::Dropout;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -115,8 +115,4 @@ impl<T: Real> RenormalizedSelfAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for RenormalizedSelfAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.attention.visit(v);
-    }
-}
+visits!(RenormalizedSelfAttention: all attention);

@@ -3,7 +3,7 @@
 use super::cross::CrossAttention;
 use crate::attention::engine::Spec;
 use crate::dropout::Dropout;
-use crate::module::{Call, Module, Visitor};
+use crate::module::{Call, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -86,8 +86,4 @@ impl<T: Real> SelfAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for SelfAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.attention.visit(v);
-    }
-}
+visits!(SelfAttention: all attention);

@@ -6,7 +6,7 @@ use crate::attention::parts::heads::repeat_heads;
 use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
 use crate::init::Init;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, visits};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -98,13 +98,7 @@ impl<T: Real> ShawAttention<T> {
     }
 }
 
-impl<T: Real> Module<T> for ShawAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-        v.param("relative_keys", &self.relative_keys);
-        v.param("relative_values", &self.relative_values);
-    }
-}
+visits!(ShawAttention: all projections, param relative_keys, param relative_values);
 
 impl<T: Real> Layer<T> for ShawAttention<T> {
     #[track_caller]

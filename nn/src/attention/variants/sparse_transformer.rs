@@ -66,13 +66,6 @@ impl SparsePattern {
     }
 
     /// The mask of the layer with this index; the index matters where layers alternate.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{Align, SparseMerge, SparsePattern};
-    /// let pattern = SparsePattern::Strided { stride: 2 };
-    /// let keep = pattern.mask(SparseMerge::Union, 1, 0).tensor([1, 1, 4, 4], Align::TopLeft);
-    /// assert!(keep.at(&[0, 0, 3, 1]) && keep.at(&[0, 0, 3, 2]));
-    /// ```
     #[track_caller]
     pub fn mask(self, merge: SparseMerge, heads: usize, layer: usize) -> Mask {
         match merge {

@@ -7,7 +7,7 @@ use crate::dropout::Dropout;
 use crate::embedding::Embedding;
 use crate::init::Init;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Visitor};
+use crate::module::{Layer, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -104,15 +104,7 @@ impl<T: Real> T5Attention<T> {
     }
 }
 
-impl<T: Real> Module<T> for T5Attention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.module("q", &self.q);
-        v.module("k", &self.k);
-        v.module("v", &self.v);
-        v.module("o", &self.o);
-        v.module("relative_attention_bias", &self.relative_attention_bias);
-    }
-}
+visits!(T5Attention: module q, module k, module v, module o, module relative_attention_bias);
 
 impl<T: Real> Incremental<T> for T5Attention<T> {
     #[track_caller]

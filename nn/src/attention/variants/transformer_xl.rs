@@ -5,7 +5,7 @@ use crate::attention::parts::heads::split_heads;
 use crate::attention::parts::projections::{HeadSizes, Projections};
 use crate::init::Init;
 use crate::linear::Linear;
-use crate::module::{Call, Layer, Module, Visitor};
+use crate::module::{Call, Layer, visits};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -134,11 +134,4 @@ fn relative_shift<T: Real>(x: &Var<T>) -> Var<T> {
     x.pad(-1, 1, 0, T::ZERO).reshape(dims).narrow(-2, 1, lk).reshape(x.shape())
 }
 
-impl<T: Real> Module<T> for TransformerXlAttention<T> {
-    fn visit(&self, v: &mut Visitor<'_, T>) {
-        self.projections.visit(v);
-        v.module("r_net", &self.r_net);
-        v.param("r_w_bias", &self.r_w_bias);
-        v.param("r_r_bias", &self.r_r_bias);
-    }
-}
+visits!(TransformerXlAttention: all projections, module r_net, param r_w_bias, param r_r_bias);

@@ -66,17 +66,6 @@ impl<T: Real> Gpt<T> {
     ///
     /// # Panics
     /// As [`Gpt::generate`], or if the logits do not define a distribution.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let config = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// let texts = model.generate_batch(&[&[1, 2, 3], &[4]], 5, Sampler::greedy(), &mut Rng::new(2));
-    /// assert_eq!((texts.len(), texts[0].len(), texts[1].len()), (2, 5, 5));
-    /// let rng = &mut Rng::new(2);
-    /// let alone: Vec<i64> = model.generate(&[4], Sampler::greedy(), rng).take(5).collect();
-    /// assert_eq!(alone, texts[1]);
-    /// ```
     #[track_caller]
     pub fn generate_batch(
         &self,
@@ -101,14 +90,6 @@ impl<T: Real> Gpt<T> {
 
     /// Whether [`BeyondContext::Rolling`] is possible: all layers have a cache, no mask depends on
     /// positions in the context, and positions are relative (rotary, ALiBi, T5) or not encoded.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let small = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
-    /// let rope = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 16, ..GptConfig::modern() };
-    /// assert!(Gpt::<f32>::new(rope, &mut Rng::new(1)).unwrap().can_roll());
-    /// assert!(!Gpt::<f32>::new(small, &mut Rng::new(1)).unwrap().can_roll()); // learned positions
-    /// ```
     pub fn can_roll(&self) -> bool {
         self.blocks.iter().all(|block| block.attn.can_roll()) && self.config.positions.is_relative()
     }

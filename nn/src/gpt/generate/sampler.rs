@@ -55,13 +55,6 @@ impl Sampler {
     /// # Panics
     /// If an option is out of range, there are no logits, they have another rank than 1, or do not define a
     /// distribution: one is NaN or +∞, or all are -∞.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let logits = Tensor::from([0.0f32, 9.0, 1.0]);
-    /// let sampler = Sampler { top_k: Some(1), ..Sampler::default() };
-    /// assert_eq!(sampler.draw(&logits, &mut Rng::new(1)), 1);
-    /// ```
     #[track_caller]
     pub fn draw<T: Real>(&self, logits: &Tensor<T>, rng: &mut Rng) -> i64 {
         self.draw_after(&[], logits, rng)
@@ -102,15 +95,6 @@ impl Sampler {
     ///
     /// # Panics
     /// As [`Sampler::draw_after`].
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let sampler = Sampler { temperature: 1.0, top_k: Some(2), ..Sampler::default() };
-    /// let logits = Tensor::from([0.1f64, 0.6, 0.3]).ln();
-    /// let [(a, p), (b, q)] = sampler.distribution(&logits, &[])[..] else { panic!() };
-    /// assert_eq!((a, b), (1, 2));
-    /// assert!((p - 2.0 / 3.0).abs() < 1e-12 && (p + q - 1.0).abs() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn distribution<T: Real>(&self, logits: &Tensor<T>, earlier: &[i64]) -> Vec<(i64, f64)> {
         self.check();
