@@ -21,10 +21,8 @@ static SUM_TO: Op = Op::new("sum_to", &["x"])
     .formula("y = Σ x, over the axes that broadcasting added", "dx = g, broadcast");
 static MAX: Op = Op::new("max", &["x"])
     .formula("y = max x, over the axis", "dx = g at the first largest element");
-static MIN: Op = Op::new("min", &["x"]).formula(
-    "y = min x, over the axis",
-    "dx = g at the first smallest element",
-);
+static MIN: Op = Op::new("min", &["x"])
+    .formula("y = min x, over the axis", "dx = g at the first smallest element");
 static LOGSUMEXP: Op =
     Op::new("logsumexp", &["x"]).formula("y = ln Σ e^x, over the axis", "dx = g · e^(x − y)");
 static NORM: Op = Op::new("norm", &["x"]).formula("y = √(Σ x²)", "dx = g · x / y");
