@@ -93,7 +93,8 @@
 //! [recording](crate::study::record::Recording) lists them by this name.
 //!
 //! Where the derivative is a kernel on tensors, [`Fused`](crate::autograd::Fused) is the trait: the
-//! kernel, and a definition in ordinary operations, which a recorded pass differentiates.
+//! kernel, and a definition in ordinary operations, which a recorded pass differentiates. Its documentation has a
+//! complete listing.
 //!
 //! # A module
 //!
