@@ -2,6 +2,7 @@
 
 use crate::launch::{mpiexec, ranks_of, run, setting, start};
 use crate::program::{Ended, FAILED, Place, USAGE, kill, wait_until};
+use retrograd::prelude::Rng;
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,40 +13,30 @@ fn steps_logged(place: &Place, folder: &str) -> usize {
     place.lines(folder).iter().filter(|line| line.contains("\"ms\"")).count()
 }
 
-/// Numbers that look random, the same in each run of the test.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % n
-    }
-}
-
 #[test]
 fn runs_survive_killed_ranks() {
     let kills = setting("RETROGRAD_MPI_KILLS", 4);
     let place = Place::new();
     place.ok(&format!("{RECIPE} --out undisturbed"));
     let expected = place.checkpoint("undisturbed");
-    let mut random = Random(17);
+    let mut random = Rng::new(17);
     let (mut done, mut run_number) = (0, 0);
     while done < kills {
         run_number += 1;
         let out = format!("run{run_number}");
         let mut line = format!("{RECIPE} --out {out}");
         loop {
-            let ranks = 1 + random.below(4) as usize;
+            let ranks = 1 + random.below(4);
             let mut child = start(&place, ranks, &line);
             let begun = || place.exists(&format!("{out}/checkpoint.safetensors"));
             let begin = Instant::now();
-            let wait = Duration::from_millis(random.below(1500));
+            let wait = Duration::from_millis(random.below(1500) as u64);
             while child.try_wait().unwrap().is_none() && (!begun() || begin.elapsed() < wait) {
                 sleep(Duration::from_millis(1));
             }
             let victims = ranks_of(&place);
             if done < kills && child.try_wait().unwrap().is_none() && !victims.is_empty() {
-                kill("KILL", victims[random.below(victims.len() as u64) as usize]);
+                kill("KILL", victims[random.below(victims.len())]);
                 done += 1;
             }
             let killed = Instant::now();
