@@ -446,21 +446,3 @@ impl<T: Real> Layer<T> for Sequential<T> {
         self.0.iter().fold(x.clone(), |x, layer| Call::start(layer).end(layer.forward(&x, pass)))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn types_are_short() {
-        let cases = [
-            ("retrograd_nn::linear::Linear<f32>", "Linear"),
-            ("a::Residual<retrograd_nn::linear::Linear<f64>>", "Residual<Linear>"),
-            ("a::Pair<b::X<f32>, c::Y, f64>", "Pair<X, Y>"),
-            ("a::Scored<f32, b::Score>", "Scored<Score>"),
-        ];
-        for (full, short) in cases {
-            assert_eq!(short_type(full), short);
-        }
-    }
-}
