@@ -9,6 +9,10 @@ use std::cell::Cell;
 #[derive(Clone, Copy, Debug)]
 pub struct Counting;
 
+/// A vector of numbers or truth values, which are not computed.
+#[derive(Clone, Copy, Debug)]
+pub struct Vector;
+
 thread_local! {
     static OPERATIONS: Cell<u64> = const { Cell::new(0) };
 }
@@ -40,30 +44,30 @@ macro_rules! counted {
 }
 
 impl Algebra<f32> for Counting {
-    type V = ();
-    type M = ();
+    type V = Vector;
+    type M = Vector;
 
-    counted! { () = ();
+    counted! { Vector = Vector;
         0 splat(f32);
-        1 add((), ());
-        1 sub((), ());
-        1 mul((), ());
-        1 div((), ());
-        2 fma((), (), ());
-        0 neg(());
-        0 abs(());
-        1 sqrt(());
-        1 round(());
-        1 min((), ());
-        1 max((), ());
-        0 lt((), ());
-        0 le((), ());
-        0 eq((), ());
-        0 is_nan(());
-        0 and((), ());
-        0 or((), ());
-        0 not(());
-        0 select((), (), ());
+        1 add(Vector, Vector);
+        1 sub(Vector, Vector);
+        1 mul(Vector, Vector);
+        1 div(Vector, Vector);
+        2 fma(Vector, Vector, Vector);
+        0 neg(Vector);
+        0 abs(Vector);
+        1 sqrt(Vector);
+        1 round(Vector);
+        1 min(Vector, Vector);
+        1 max(Vector, Vector);
+        0 lt(Vector, Vector);
+        0 le(Vector, Vector);
+        0 eq(Vector, Vector);
+        0 is_nan(Vector);
+        0 and(Vector, Vector);
+        0 or(Vector, Vector);
+        0 not(Vector);
+        0 select(Vector, Vector, Vector);
     }
 
     super::elementary::elementary_f32!();
@@ -72,24 +76,23 @@ impl Algebra<f32> for Counting {
 impl Lanes<f32> for Counting {
     const N: usize = F32_LANES;
 
-    counted! { () = ();
+    counted! { Vector = Vector;
         0 load(&[f32]);
-        0 store((), &mut [f32]);
         0 load_or(&[f32], f32);
-        0 store_part((), &mut [f32]);
-        2 product_residual((), (), ());
-        0 copysign((), ());
+        2 product_residual(Vector, Vector, Vector);
+        0 copysign(Vector, Vector);
         0 mask_from_bits(u64);
         0 load_mask(&[bool]);
-        1 exp2i(());
-        1 ldexp((), ());
-        1 map((), impl Fn(f32) -> f32);
-        1 map2((), (), impl Fn(f32, f32) -> f32);
+        1 exp2i(Vector);
+        1 ldexp(Vector, Vector);
+        1 map(Vector, impl Fn(f32) -> f32);
+        1 map2(Vector, Vector, impl Fn(f32, f32) -> f32);
     }
-    counted! { bool = false; 0 any(()); }
-    counted! { f32 = 1.0; 1 sum(()); 1 product(()); 1 min_lane(()); 1 max_lane(()); }
-    counted! { ((), ()) = ((), ()); 0 frexp(()); }
-    counted! { [(); F32_LANES] = [(); F32_LANES]; 0 transpose([(); F32_LANES]); }
+    counted! { () = (); 0 store(Vector, &mut [f32]); 0 store_part(Vector, &mut [f32]); }
+    counted! { bool = false; 0 any(Vector); }
+    counted! { f32 = 1.0; 1 sum(Vector); 1 product(Vector); 1 min_lane(Vector); 1 max_lane(Vector); }
+    counted! { (Vector, Vector) = (Vector, Vector); 0 frexp(Vector); }
+    counted! { [Vector; F32_LANES] = [Vector; F32_LANES]; 0 transpose([Vector; F32_LANES]); }
 
     #[inline(never)]
     fn call<X, Y>(self, x: X, f: impl Fn(X) -> Y) -> Y {
@@ -98,7 +101,7 @@ impl Lanes<f32> for Counting {
     fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
         k.run(self)
     }
-    fn pow(self, a: (), b: ()) {
+    fn pow(self, a: Vector, b: Vector) -> Vector {
         super::math::pow(self, a, b)
     }
 }

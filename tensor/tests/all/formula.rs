@@ -59,14 +59,16 @@ fn terms_are_simplified_and_in_parentheses_where_they_need_them() {
     }
 }
 
+type V = <Counting as Algebra<f32>>::V;
+
 /// A formula of one vector.
-struct Formula(fn(Counting, ()));
+struct Formula(fn(Counting, V) -> V);
 
 impl Kernel<f32> for Formula {
     type Out = ();
 
     fn run<S: Lanes<f32>>(self, _: S) {
-        (self.0)(Counting, ());
+        (self.0)(Counting, Counting.splat(0.5));
     }
 }
 
