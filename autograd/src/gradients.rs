@@ -310,37 +310,3 @@ fn norm<T: Real>(g: &Tensor<T>, sum: f64) -> f64 {
     }
     (g / top).square().sum(..).item().to_f64().sqrt() * top.to_f64()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use retrograd_tensor::random::Rng;
-
-    #[test]
-    fn a_sum_in_pairs_has_the_bits_of_accumulation() {
-        let [x, y] = [&[300][..], &[7, 5]].map(|shape| Var::leaf(Tensor::<f32>::zeros(shape)));
-        for passes in 0..10 {
-            let rng = &mut Rng::new(passes);
-            let mut pass = |i: u64| {
-                let (a, b) = (Tensor::randn([300], rng), Tensor::randn([5, 7], rng).t());
-                let ids = [x.id().unwrap(), y.id().unwrap()];
-                // One of the passes does not reach `y`.
-                let all = ids.into_iter().zip([a, b]).take(if i == 2 { 1 } else { 2 });
-                Gradients::new(all.collect())
-            };
-            // And one pass is missing.
-            let passes: Vec<Option<Gradients<f32>>> =
-                (0..passes).map(|i| (i != 4).then(|| pass(i))).collect();
-            let one_by_one = crate::pairwise_sum(passes.clone(), |mut a, b| {
-                a.accumulate(b);
-                a
-            });
-            let one_by_one = one_by_one.unwrap_or_default();
-            let sum = Gradients::pairwise_sum(passes);
-            assert_eq!(sum.len(), one_by_one.len());
-            for ((id, a), (other, b)) in sum.iter().zip(one_by_one.iter()) {
-                assert_eq!((id, a.to_vec()), (other, b.to_vec()));
-            }
-        }
-    }
-}

@@ -123,26 +123,3 @@ pub fn pairwise_sum<X>(mut items: Vec<Option<X>>, mut add: impl FnMut(X, X) -> X
     }
     items.pop().flatten()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn weights_are_shares_of_what_counts() {
-        assert_eq!(shard_weights(&[0, 5, 0, 3]), [0.0, 0.625, 0.0, 0.375]);
-        assert_eq!(shard_weights(&[0, 0, 0, 0]), [0.25; 4]);
-    }
-
-    #[test]
-    fn items_that_are_missing_are_left_out() {
-        let sum = |items: &[&str]| {
-            let items = items.iter().map(|x| (!x.is_empty()).then(|| x.to_string())).collect();
-            pairwise_sum(items, |x, y| format!("({x}{y})"))
-        };
-        assert_eq!(sum(&["a", "b", "c", "d", "e", "f"]).unwrap(), "(((ab)(cd))(ef))");
-        assert_eq!(sum(&["", "b", "c", "", "e"]).unwrap(), "((bc)e)");
-        assert_eq!(sum(&["", ""]), None);
-        assert_eq!(sum(&[]), None);
-    }
-}

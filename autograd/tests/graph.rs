@@ -1,11 +1,13 @@
 //! The graph and the engine: lifetimes, order, partial tracking, concurrency.
 
 use retrograd_autograd::{
-    Backprop, Cx, Fused, Id, InputGrads, Op, Slot, Var, grad, no_grad, sharded, with_threads,
+    Backprop, Cx, Fused, Id, InputGrads, Op, Slot, Var, grad, no_grad, pairwise_sum, shard_weights,
+    sharded, with_threads,
 };
 use retrograd_support::panics::{panic_here, panic_text};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::ops::activation::Gelu;
+use retrograd_tensor::random::Rng;
 use std::panic::catch_unwind;
 
 fn leaf(x: f64) -> Var<f64> {
@@ -408,4 +410,49 @@ fn a_definition_that_uses_its_result_is_an_error() {
     let [y] = Var::from_fused(&CIRCULAR, [exp.clone()], [&x], |[x]| Circular { x: x.slot(), exp });
     let text = panic_text(|| drop(grad(&[(&y, None)], &[&x])));
     assert!(text.contains("the definition of `circular` uses its own result"), "{text}");
+}
+
+#[test]
+fn weights_are_shares_of_what_counts() {
+    assert_eq!(shard_weights(&[0, 5, 0, 3]), [0.0, 0.625, 0.0, 0.375]);
+    assert_eq!(shard_weights(&[0, 0, 0, 0]), [0.25; 4]);
+}
+
+#[test]
+fn items_that_are_missing_are_left_out() {
+    let sum = |items: &[&str]| {
+        let items = items.iter().map(|x| (!x.is_empty()).then(|| x.to_string())).collect();
+        pairwise_sum(items, |x, y| format!("({x}{y})"))
+    };
+    assert_eq!(sum(&["a", "b", "c", "d", "e", "f"]).unwrap(), "(((ab)(cd))(ef))");
+    assert_eq!(sum(&["", "b", "c", "", "e"]).unwrap(), "((bc)e)");
+    assert_eq!(sum(&["", ""]), None);
+    assert_eq!(sum(&[]), None);
+}
+
+/// A part without a count is left out, and another does not reach `y`.
+#[test]
+fn gradients_of_parts_have_the_bits_of_accumulation_in_pairs() {
+    let [x, y] = [&[300][..], &[7, 5]].map(|shape| Var::leaf(Tensor::<f32>::zeros(shape)));
+    for parts in 1..10 {
+        let counts: Vec<usize> = (0..parts).map(|i| usize::from(i != 4)).collect();
+        let weights = shard_weights(&counts);
+        let loss = |i: usize| {
+            let rng = &mut Rng::new(i as u64);
+            let (a, b) = (Tensor::randn([300], rng), Tensor::randn([5, 7], rng).t());
+            let of_x = x.mul(&Var::constant(a)).sum(..);
+            if i == 2 { of_x } else { of_x + y.mul(&Var::constant(b)).sum(..) }
+        };
+        let (_, sum) = sharded(&counts, loss);
+        let alone = |i: usize| (counts[i] > 0).then(|| (loss(i) * weights[i] as f32).backward());
+        let one_by_one = pairwise_sum((0..parts).map(alone).collect(), |mut a, b| {
+            a.accumulate(b);
+            a
+        });
+        let one_by_one = one_by_one.unwrap();
+        assert_eq!(sum.len(), one_by_one.len());
+        for ((id, a), (other, b)) in sum.iter().zip(one_by_one.iter()) {
+            assert_eq!((id, a.to_vec()), (other, b.to_vec()));
+        }
+    }
 }

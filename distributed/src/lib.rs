@@ -32,3 +32,10 @@ pub use local::Local;
 pub use mpi::{Mpi, MpiError};
 pub use plan::Owned;
 pub use plan::{GradientSum, Timing};
+
+/// Parts that only the tests of this crate use.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::plan::{buckets, owners};
+    pub use crate::tree::{Node, nodes, shards_of, total};
+}

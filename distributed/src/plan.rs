@@ -64,7 +64,7 @@ impl<T: Real> Plan<T> {
 }
 
 /// The largest parameters first, each to the rank that has the fewest elements so far.
-fn owners(sizes: &[usize], ranks: usize) -> Vec<usize> {
+pub fn owners(sizes: &[usize], ranks: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|&i| (std::cmp::Reverse(sizes[i]), i));
     let (mut owner, mut load) = (vec![0; sizes.len()], vec![0; ranks]);
@@ -77,7 +77,7 @@ fn owners(sizes: &[usize], ranks: usize) -> Vec<usize> {
 }
 
 /// Consecutive parameters from the last one on, of at least `most` elements together.
-fn buckets(sizes: &[usize], most: usize) -> Vec<Vec<usize>> {
+pub fn buckets(sizes: &[usize], most: usize) -> Vec<Vec<usize>> {
     let (mut buckets, mut full) = (vec![Vec::new()], 0);
     for i in (0..sizes.len()).rev() {
         if full >= most.max(1) {
@@ -98,22 +98,5 @@ pub struct Owned<T: Real = f32>(pub(crate) Vec<(String, Param<T>)>);
 impl<T: Real> Module<T> for Owned<T> {
     fn visit(&self, v: &mut Visitor<'_, T>) {
         self.0.iter().for_each(|(name, param)| v.param(name, param));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loads_are_balanced() {
-        assert_eq!(owners(&[5, 100, 60, 50, 5], 2), [0, 0, 1, 1, 0]);
-        assert_eq!(owners(&[4, 4], 3), [0, 1]);
-    }
-
-    #[test]
-    fn buckets_begin_with_the_last_parameter() {
-        assert_eq!(buckets(&[10, 20, 30, 40], 50), [vec![3, 2], vec![1, 0]]);
-        assert_eq!(buckets(&[10, 20], 0), [[1], [0]]);
     }
 }

@@ -11,11 +11,14 @@ use std::ops::Range;
 /// A node of the tree: the sum of the shards `index · 2^level .. (index + 1) · 2^level`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node {
+    /// The base-2 logarithm of the number of shards.
     pub level: u32,
+    /// The number of the node among the nodes of its level.
     pub index: usize,
 }
 
 impl Node {
+    /// The shards below it.
     pub fn shards(self) -> Range<usize> {
         self.index << self.level..(self.index + 1) << self.level
     }
@@ -60,43 +63,4 @@ pub fn total<X>(
     }
     debug_assert!(nodes.len() <= 1, "the nodes cover the shards");
     nodes.into_values().next().flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use retrograd_autograd::pairwise_sum;
-
-    fn add(a: String, b: String) -> String {
-        format!("({a}+{b})")
-    }
-
-    #[test]
-    fn any_number_of_ranks_adds_in_the_same_order() {
-        for shards in 1..=19 {
-            for missing in [None, Some(0), Some(shards / 2), Some(shards - 1)] {
-                let shard = |i: usize| (missing != Some(i)).then(|| i.to_string());
-                let whole = pairwise_sum((0..shards).map(shard).collect(), add);
-                for ranks in 1..=shards {
-                    let of_rank = |rank| nodes(shards_of(rank, ranks, shards));
-                    let all: Vec<Node> = (0..ranks).flat_map(of_rank).collect();
-                    let covered: Vec<usize> = all.iter().flat_map(|n| n.shards()).collect();
-                    assert_eq!(covered, (0..shards).collect::<Vec<_>>());
-                    let sums = all
-                        .into_iter()
-                        .map(|node| (node, pairwise_sum(node.shards().map(shard).collect(), add)));
-                    assert_eq!(total(shards, sums.collect(), add), whole, "{shards} {ranks}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_range_is_made_up_of_few_nodes() {
-        let count = |range| nodes(range).len();
-        assert_eq!(
-            (count(0..8), count(0..7), count(1..8), count(3..5), count(2..2)),
-            (1, 3, 3, 2, 0)
-        );
-    }
 }

@@ -1,6 +1,7 @@
 //! Training by several ranks: the same bits as by one process, for any number of ranks.
 
-use retrograd_autograd::{Gradients, Var, sharded, with_threads};
+use retrograd_autograd::{Gradients, Var, pairwise_sum, sharded, with_threads};
+use retrograd_distributed::internals::*;
 use retrograd_distributed::{Collectives, Communicator, DataParallel, GradientSum, Local, Owned};
 use retrograd_nn::optim::*;
 use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Param, Pass, StateDict, Visitor};
@@ -590,4 +591,46 @@ fn ranks_with_other_bits_are_refused() {
             assert!(same || text.contains("rank 1 computes other bits than rank 0"), "{text}");
         }
     }
+}
+
+#[test]
+fn loads_are_balanced() {
+    assert_eq!(owners(&[5, 100, 60, 50, 5], 2), [0, 0, 1, 1, 0]);
+    assert_eq!(owners(&[4, 4], 3), [0, 1]);
+}
+
+#[test]
+fn buckets_begin_with_the_last_parameter() {
+    assert_eq!(buckets(&[10, 20, 30, 40], 50), [vec![3, 2], vec![1, 0]]);
+    assert_eq!(buckets(&[10, 20], 0), [[1], [0]]);
+}
+
+fn add(a: String, b: String) -> String {
+    format!("({a}+{b})")
+}
+
+#[test]
+fn any_number_of_ranks_adds_in_the_same_order() {
+    for shards in 1..=19 {
+        for missing in [None, Some(0), Some(shards / 2), Some(shards - 1)] {
+            let shard = |i: usize| (missing != Some(i)).then(|| i.to_string());
+            let whole = pairwise_sum((0..shards).map(shard).collect(), add);
+            for ranks in 1..=shards {
+                let of_rank = |rank| nodes(shards_of(rank, ranks, shards));
+                let all: Vec<Node> = (0..ranks).flat_map(of_rank).collect();
+                let covered: Vec<usize> = all.iter().flat_map(|n| n.shards()).collect();
+                assert_eq!(covered, (0..shards).collect::<Vec<_>>());
+                let sums = all
+                    .into_iter()
+                    .map(|node| (node, pairwise_sum(node.shards().map(shard).collect(), add)));
+                assert_eq!(total(shards, sums.collect(), add), whole, "{shards} {ranks}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_range_is_made_up_of_few_nodes() {
+    let count = |range| nodes(range).len();
+    assert_eq!((count(0..8), count(0..7), count(1..8), count(3..5), count(2..2)), (1, 3, 3, 2, 0));
 }

@@ -9,7 +9,7 @@
 //! memory is an error.
 
 mod any_tensor;
-mod atomic;
+pub(crate) mod atomic;
 mod convert;
 mod error;
 mod header;
@@ -17,9 +17,9 @@ pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
 mod open;
-mod python;
+pub(crate) mod python;
 mod reader;
-mod stored;
+pub(crate) mod stored;
 
 pub use any_tensor::{AnyTensor, Storable};
 pub use atomic::write_atomically;

@@ -92,3 +92,13 @@ pub use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 pub use state::{LoadError, StateDict};
 pub use state_map::{StateMap, StateRule};
 pub use transformer::{TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerConfig};
+
+/// Parts that only the tests of this crate use.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::attention::parts::scores::additive_scores;
+    pub use crate::checkpoint::atomic::{Disk, System, replace};
+    pub use crate::checkpoint::python::{Value, dictionary};
+    pub use crate::checkpoint::stored::{bf16, f16};
+    pub use crate::state_map::{captures, renamed};
+}

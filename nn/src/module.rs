@@ -398,20 +398,6 @@ impl<T: Real> Visitor<'_, T> {
     }
 
     /// Calls `f` with `name` appended to the path: a level of names that is not a module.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// struct Scale {
-    ///     gain: Param<f32>,
-    /// }
-    /// impl Module<f32> for Scale {
-    ///     fn visit(&self, v: &mut Visitor<'_, f32>) {
-    ///         v.scope("inner", |v| v.param("gain", &self.gain));
-    ///     }
-    /// }
-    /// let names = Scale { gain: Param::new(Tensor::ones([3])) }.named_parameters();
-    /// assert_eq!(names[0].0, "inner.gain");
-    /// ```
     pub fn scope(&mut self, name: &str, f: impl FnOnce(&mut Self)) {
         let len = self.path.len();
         if len > 0 {
@@ -458,23 +444,5 @@ impl<T: Real> Layer<T> for Sequential<T> {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         let _scope = scope(self);
         self.0.iter().fold(x.clone(), |x, layer| Call::start(layer).end(layer.forward(&x, pass)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn types_are_short() {
-        let cases = [
-            ("retrograd_nn::linear::Linear<f32>", "Linear"),
-            ("a::Residual<retrograd_nn::linear::Linear<f64>>", "Residual<Linear>"),
-            ("a::Pair<b::X<f32>, c::Y, f64>", "Pair<X, Y>"),
-            ("a::Scored<f32, b::Score>", "Scored<Score>"),
-        ];
-        for (full, short) in cases {
-            assert_eq!(short_type(full), short);
-        }
     }
 }

@@ -51,3 +51,11 @@ pub use page::Page;
 pub use run::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, compare_runs};
 pub use summary::{Summarize, Summary, SummaryRow};
 pub use xray::{RecordedStep, XRay};
+
+/// Parts that only the tests of this crate use.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::xray::elements::{
+        ELEMENTS, Operation, chosen, chosen_places, factor, gradients, number,
+    };
+}

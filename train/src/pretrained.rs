@@ -64,8 +64,8 @@ fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
     let (tokens, rows) = (tokenizer.vocab_size(), model.config().vocab);
     if tokens > rows {
         return usage(format!(
-            "the vocabularies differ: {kind} has {tokens} tokens, and {name} has weights for {rows}; name another \
-             one by --tokenizer, as --tokenizer byte, which has 256"
+            "the vocabularies differ: {kind} has {tokens} tokens, and {name} has weights for {rows}; name a tokenizer \
+             with at most so many by --tokenizer, such as the file that belongs to the weights"
         ));
     }
     let config = GptConfig { vocab: tokens, ..model.config().clone() };

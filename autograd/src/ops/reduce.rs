@@ -2,8 +2,8 @@
 
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
-use crate::op::{Fused, Slot};
-use crate::operation::{Kind, Op};
+use crate::op::{Kind, Op};
+use crate::record::{Fused, Slot};
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::shape::inverse_order;
 use retrograd_tensor::{Axes, AxisSet, IntoShape, Real, Shape, Tensor};
@@ -21,10 +21,8 @@ static SUM_TO: Op = Op::new("sum_to", &["x"])
     .formula("y = Σ x, over the axes that broadcasting added", "dx = g, broadcast");
 static MAX: Op = Op::new("max", &["x"])
     .formula("y = max x, over the axis", "dx = g at the first largest element");
-static MIN: Op = Op::new("min", &["x"]).formula(
-    "y = min x, over the axis",
-    "dx = g at the first smallest element",
-);
+static MIN: Op = Op::new("min", &["x"])
+    .formula("y = min x, over the axis", "dx = g at the first smallest element");
 static LOGSUMEXP: Op =
     Op::new("logsumexp", &["x"]).formula("y = ln Σ e^x, over the axis", "dx = g · e^(x − y)");
 static NORM: Op = Op::new("norm", &["x"]).formula("y = √(Σ x²)", "dx = g · x / y");

@@ -31,7 +31,7 @@
 //! The table of all variants is in `docs/ATTENTION.md`.
 
 mod engine;
-mod parts;
+pub(crate) mod parts;
 mod variants;
 
 #[doc(hidden)]

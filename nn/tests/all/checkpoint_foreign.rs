@@ -4,6 +4,7 @@
 use crate::checkpoint::{everything, folder, one, raw};
 use crate::common::*;
 use retrograd_nn::checkpoint::{AnyTensor, Checkpoint, CheckpointError, ConvertError, Unsupported};
+use retrograd_nn::internals::{Value, bf16, dictionary, f16};
 use retrograd_nn::{Module, StateDict};
 use retrograd_tensor::{DType, Tensor};
 use safetensors::SafeTensors;
@@ -338,5 +339,79 @@ fn files_of_torch_save_are_identified() {
     for first in [b"\x80\x02\0\0", b"PK\x03\x04"] {
         let said = text(&[&first[..], b"\0\0\0\0", b"{\"a\""].concat());
         assert!(said.contains("bytes exceeds the 12 of the file"), "{said}");
+    }
+}
+
+/// `sign · 2^exponent · fraction`, by the definition of the format and in f64.
+fn by_definition(bits: u16, exponent_bits: u32) -> f64 {
+    let fraction_bits = 15 - exponent_bits;
+    let bias = (1 << (exponent_bits - 1)) - 1;
+    let fraction = f64::from(bits & ((1 << fraction_bits) - 1)) / f64::from(1 << fraction_bits);
+    let exponent = i32::from(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    sign * match exponent {
+        0 => 2f64.powi(1 - bias) * fraction,
+        e if e == (1 << exponent_bits) - 1 && fraction == 0.0 => f64::INFINITY,
+        e if e == (1 << exponent_bits) - 1 => f64::NAN,
+        e => 2f64.powi(e - bias) * (1.0 + fraction),
+    }
+}
+
+#[test]
+fn all_16_bit_floats_are_decoded() {
+    for bits in 0..=u16::MAX {
+        for (got, exponent_bits) in [(f16(bits), 5), (bf16(bits), 8)] {
+            let (got, want) = (f64::from(got), by_definition(bits, exponent_bits));
+            let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+            assert!(same, "{bits:#06x} of {exponent_bits}: {got}, not {want}");
+        }
+    }
+}
+
+#[test]
+fn dictionaries_are_read() {
+    use Value::*;
+    let text = r#"{'descr': '<f4', "fortran_order": False, 'shape': (3, 14L), }"#;
+    let sizes = List(vec![Integer(3), Integer(14)]);
+    let want = [
+        ("descr".into(), Text("<f4".into())),
+        ("fortran_order".into(), Bool(false)),
+        ("shape".into(), sizes),
+    ];
+    assert_eq!(dictionary(text).unwrap(), want);
+    let nested = dictionary(r"{'a': [('x\'', '<i4', (2,)), ()], 'b':True}").unwrap();
+    let field = List(vec![Text(r"x\'".into()), Text("<i4".into()), List(vec![Integer(2)])]);
+    let want = [("a".into(), List(vec![field, List(vec![])])), ("b".into(), Bool(true))];
+    assert_eq!(nested, want);
+    assert_eq!(dictionary(" { } "), Some(vec![]));
+}
+
+#[test]
+fn anything_else_is_refused() {
+    let deep = format!("{{'a': {}}}", "(".repeat(1000));
+    let closed = format!("{{'a': {}{}}}", "(".repeat(1000), ")".repeat(1000));
+    let huge = "{'a': 18446744073709551616}";
+    for text in [
+        "",
+        "{",
+        "}",
+        "{'a'}",
+        "{'a':}",
+        "{'a': 1",
+        "{'a': 1 2}",
+        "{1: 2}",
+        "{'a': 1} x",
+        "{'a': (1",
+        "{'a': (1 2)}",
+        "{'a': 'b}",
+        "{'a': -1}",
+        "{'a': None}",
+        "{,}",
+        "{'a': (,)}",
+        &deep,
+        &closed,
+        huge,
+    ] {
+        assert_eq!(dictionary(text), None, "{text}");
     }
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+mod atomic;
 mod attention;
 mod attention_maps;
 mod attention_random;
@@ -11,6 +12,7 @@ mod cache_contents;
 mod checkpoint;
 mod checkpoint_foreign;
 mod checkpoint_memory;
+mod corpus;
 mod empty_inputs;
 mod equivalences;
 mod errors;
@@ -18,12 +20,14 @@ mod formulas;
 mod generate;
 mod gpt_loss;
 mod gpt_parts;
+mod init;
 mod larger_than_memory;
 mod masked_elements;
 mod modules;
 mod optim;
 mod param;
 mod positions_and_axes;
+mod schedule;
 mod state;
 mod state_map;
 mod text;

@@ -4,6 +4,7 @@ use crate::common::*;
 use proptest::prelude::*;
 use retrograd_nn::attention::{Pairing, Rope};
 use retrograd_nn::checkpoint::{AnyTensor, Checkpoint};
+use retrograd_nn::internals::{captures, renamed};
 use retrograd_nn::{Module, StateDict, StateMap, StateRule};
 use retrograd_tensor::Tensor;
 
@@ -177,4 +178,34 @@ fn a_model_is_loaded_through_a_map() {
     for (name, w) in model.state_dict() {
         assert_eq!(other.state_dict()[&name], w.cast::<f64>(), "{name}");
     }
+}
+
+#[test]
+fn patterns_match_whole_parts() {
+    let cases: [(&str, &str, Option<&[&str]>); 18] = [
+        ("a", "a", Some(&[])),
+        ("a", "b", None),
+        ("a", "a.b", None),
+        ("a.b", "a", None),
+        ("*", "a", Some(&["a"])),
+        ("*", "a.b", None),
+        ("*", "", Some(&[""])),
+        ("**", "a.b.c", Some(&["a.b.c"])),
+        ("h.*.w", "h.10.w", Some(&["10"])),
+        ("h.*.w", "h.1.0.w", None),
+        ("h.**.w", "h.1.0.w", Some(&["1.0"])),
+        ("h.**.w", "h.w", None),
+        ("h.**", "h", None),
+        ("**.w", "h.w.w", Some(&["h.w"])),
+        ("*.*.w", "x.y.w", Some(&["x", "y"])),
+        ("**.*.w", "x.y.z.w", Some(&["x.y", "z"])),
+        ("**.m.**", "a.m.b.m.c", Some(&["a", "b.m.c"])),
+        ("hh", "h", None),
+    ];
+    for (pattern, name, want) in cases {
+        assert_eq!(captures(pattern, name).as_deref(), want, "{pattern} {name}");
+    }
+    assert_eq!(renamed("h.3.mlp.w", "h.*.mlp.**", "x.*.**").unwrap(), "x.3.w");
+    assert_eq!(renamed("m.a.b", "m.**", "**").unwrap(), "a.b");
+    assert_eq!(renamed("a.b", "**", "m.**").unwrap(), "m.a.b");
 }

@@ -5,7 +5,7 @@ mod checks;
 mod collect;
 mod data;
 mod differences;
-mod elements;
+pub(crate) mod elements;
 mod model;
 mod names;
 mod text;

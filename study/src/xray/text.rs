@@ -137,17 +137,6 @@ impl RecordedStep {
     /// without a gradient and where their way to the result is cut, updates of more than a tenth of the norm of a
     /// parameter, runs of the recorded code that differ, and, with [`XRay::checked`](crate::XRay::checked), gradients
     /// that are not the central difference of the loss. Empty if nothing was found.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    ///
-    /// let (w, v) = (Var::leaf(Tensor::scalar(2.0f32)), Var::leaf(Tensor::scalar(3.0f32)));
-    /// let step = XRay::new("").leaf("w", &w).leaf("v", &v).record(|| {
-    ///     (&w * &v.exp().detach()).backward()
-    /// });
-    /// let findings = step.findings();
-    /// assert!(findings[0].starts_with("v has no gradient: `mul` (") && findings[0].contains("detached"));
-    /// ```
     pub fn findings(&self) -> Vec<String> {
         let data = &self.data;
         let tape = Tape::new(data);
@@ -334,52 +323,4 @@ impl<'a> Tape<'a> {
 fn shape(node: &Node) -> String {
     let shape = |s: &Vec<usize>| if s.is_empty() { "scalar".into() } else { bracketed(s) };
     node.shapes.iter().map(shape).collect::<Vec<String>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::XRay;
-    use retrograd_autograd::Var;
-    use retrograd_tensor::Tensor;
-    use serde_json::Value;
-
-    fn long() -> crate::RecordedStep {
-        let x = Var::leaf(Tensor::from([0.5f32, -1.0]));
-        XRay::new("A chain")
-            .leaf("x", &x)
-            .record(|| (0..100).fold(x.clone(), |x, _| x.tanh()).sum(..).backward())
-    }
-
-    #[test]
-    fn long_tapes_are_cut_in_the_middle() {
-        let tape = long().tape(30);
-        assert!(tape.lines().count() <= 30, "{tape}");
-        assert!(
-            tape.contains("    .. ") && tape.contains("  0 tanh") && tape.contains("100 sum"),
-            "{tape}"
-        );
-        assert_eq!(long().tape(1000).lines().count(), 2 + 2 * 101);
-    }
-
-    #[test]
-    fn costs_name_every_operation() {
-        let costs = long().costs();
-        let lines: Vec<&str> = costs.lines().collect();
-        assert_eq!(lines.len(), 3, "{costs}");
-        assert!(lines[0].contains(" spread ") && lines[1].matches('%').count() == 2, "{costs}");
-        assert!(
-            lines.iter().any(|line| line.starts_with("tanh") && line.contains(" 100 ")),
-            "{costs}"
-        );
-    }
-
-    #[test]
-    fn the_trace_has_a_slice_for_each_operation_and_rule() {
-        let trace: Value = serde_json::from_str(&long().chrome_trace()).unwrap();
-        let events = trace["traceEvents"].as_array().unwrap();
-        let slices: Vec<&Value> = events.iter().filter(|e| e["ph"] == "X").collect();
-        let named = |name: &str| slices.iter().filter(|e| e["name"] == name).count();
-        assert_eq!((named("tanh"), named("tanh backward"), named("sum")), (100, 100, 1));
-        assert!(slices.iter().all(|e| e["dur"].as_f64().unwrap() >= 0.0));
-    }
 }

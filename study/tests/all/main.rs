@@ -8,3 +8,5 @@ mod record;
 mod regions;
 mod summary;
 mod trace;
+mod xray;
+mod xray_elements;

@@ -1,4 +1,5 @@
-//! Tensor::einsum against the methods that it generalises.
+//! What `einsum` leaves unsaid: implicit results, ellipses, broadcasting; and errors. Other formulas are compared
+//! with loops in `matmul`.
 
 use retrograd_support::panics::panic_text;
 use retrograd_tensor::Tensor;
@@ -12,20 +13,11 @@ fn x(shape: &[usize]) -> Tensor<f64> {
 }
 
 #[test]
-fn classic_forms() {
+fn without_an_arrow_the_result_has_the_axes_that_are_named_once() {
     let (a, b) = (x(&[2, 3]), x(&[3, 4]));
-    assert_eq!(Tensor::einsum("ij,jk->ik", &[&a, &b]), a.matmul(&b));
     assert_eq!(Tensor::einsum("ij,jk", &[&a, &b]), a.matmul(&b));
-    assert_eq!(Tensor::einsum("ij->ji", &[&a]), a.t());
-    assert_eq!(Tensor::einsum("ij->", &[&a]).item(), 21.0);
-    assert_eq!(Tensor::einsum("ij,ij->i", &[&a, &a]), a.square().sum(1));
-    let s = x(&[3, 3]);
-    assert_eq!(Tensor::einsum("ii->", &[&s]).item(), 15.0);
-    assert_eq!(Tensor::einsum("ii->i", &[&s]).to_vec(), [1.0, 5.0, 9.0]);
-    let v = x(&[3]);
-    assert_eq!(Tensor::einsum("i,j->ij", &[&v, &v]), v.outer(&v));
-    assert_eq!(Tensor::einsum("ij,jk,k->i", &[&a, &b, &x(&[4])]), a.matmul(&b.matmul(&x(&[4]))));
-    assert_eq!(Tensor::einsum("ij,kj->ki", &[&a, &x(&[0, 3])]).shape()[..], [0, 2]);
+    assert_eq!(Tensor::einsum("ji", &[&a]), a.t());
+    assert_eq!(Tensor::einsum("ii", &[&x(&[3, 3])]).item(), 15.0);
 }
 
 #[test]

@@ -110,21 +110,6 @@ impl<T: Real> Kernel<T> for Apply<'_, T> {
     }
 }
 
-/// `a^b` of a slice of pairs.
-struct Pow<'a, T>(&'a mut [(T, T)]);
-
-impl<T: Real> Kernel<T> for Pow<'_, T> {
-    type Out = ();
-    #[inline(always)]
-    fn run<S: Lanes<T>>(self, s: S) {
-        for (a, b) in self.0 {
-            let mut out = vec![T::ZERO; S::N];
-            s.store(s.pow(s.splat(*a), s.splat(*b)), &mut out);
-            *a = out[0];
-        }
-    }
-}
-
 fn apply(level: Level, name: &str, x: &[f32]) -> Vec<f32> {
     let mut data = x.to_vec();
     f32::dispatch(level, Apply(name, &mut data));
@@ -326,25 +311,6 @@ fn lanes_are_independent() {
             }
         }
     }
-}
-
-#[test]
-fn pow_is_rounded_from_f64() {
-    let values = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.0, 1e-30, 1e30, f32::INFINITY, f32::NAN];
-    let pairs = values.iter().flat_map(|&a| values.map(|b| (a, b)));
-    let pairs: Vec<(f32, f32)> = pairs.chain([(1.1, 700.0), (0.9, -3.3), (7.0, 0.1)]).collect();
-    for level in Level::available() {
-        let mut got = pairs.clone();
-        f32::dispatch(level, Pow(&mut got));
-        for (&(a, b), (got, _)) in pairs.iter().zip(got) {
-            let want = f64::from(a).powf(b.into()) as f32;
-            let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
-            assert!(same, "{a:e}^{b:e} = {got:e} on {level}, not {want:e}");
-        }
-    }
-    let mut got = [(2.0f64, 0.5f64)];
-    f64::dispatch(Level::Scalar, Pow(&mut got));
-    assert_eq!(got[0].0, 2f64.powf(0.5));
 }
 
 #[test]

@@ -480,6 +480,12 @@ impl Rope {
         y
     }
 
+    /// The number of positions whose angles are kept.
+    #[doc(hidden)]
+    pub fn kept_positions(&self) -> usize {
+        self.computed.tables().as_ref().map_or(0, |tables| tables.positions)
+    }
+
     /// Tables with these positions, unless they would be large.
     fn computed(&self, positions: &[i64]) -> Option<Arc<Tables>> {
         let (first, last) = (*positions.iter().min()?, *positions.iter().max()?);
@@ -603,46 +609,5 @@ impl<T: Real> Rotation<T> {
                 Tensor::cat(&[&rotated, &rest], -1)
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bits(rope: &Rope, positions: &[i64]) -> (Vec<f32>, Vec<f32>) {
-        let tables = rope.computed(positions).expect("few positions");
-        tables.rows(positions, rope.width / 2).unwrap()
-    }
-
-    #[test]
-    fn tables_that_are_kept_have_the_bits_of_computed_angles() {
-        let yarn = Rope::new(6).scaling(Scaling::Yarn(Yarn::new(4.0, 64)));
-        for rope in [Rope::new(8), yarn.base(500.0)] {
-            for positions in [&[0, 1, 2, 3][..], &[5], &[1000, 7, 7], &[2]] {
-                assert_eq!(bits(&rope, positions), rope.angles(positions));
-            }
-            // Another rotation shares nothing.
-            let other = rope.clone().base(77.0);
-            assert_eq!(bits(&other, &[9]), other.angles(&[9]));
-            let other = rope.clone().scaling(Scaling::Linear { factor: 3.0 });
-            assert_eq!(bits(&other, &[9]), other.angles(&[9]));
-            let other = rope.without_attention_factor();
-            assert_eq!(bits(&other, &[9]), other.angles(&[9]));
-        }
-    }
-
-    #[test]
-    fn tables_are_shared_and_have_a_largest_size() {
-        let rope = Rope::new(4);
-        let clone = rope.clone();
-        let ours = rope.computed(&[0, 100]).unwrap();
-        assert_eq!(ours.positions, 128);
-        assert!(Arc::ptr_eq(&ours, &clone.computed(&[127]).unwrap()));
-        assert!(rope.computed(&[128]).unwrap().positions == 256);
-        assert!(rope.computed(&[Computed::MOST as i64]).is_none());
-        assert!(rope.computed(&[i64::MAX]).is_none() && rope.computed(&[-1, 3]).is_none());
-        assert!(rope.computed(&[]).is_none());
-        assert_eq!(rope.computed(&[3]).unwrap().positions, 256);
     }
 }

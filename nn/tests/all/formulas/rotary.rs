@@ -112,3 +112,47 @@ fn sinusoidal_positions_equal_their_formula() {
     });
     same("sinusoids by hand", &table, &want);
 }
+
+/// The cosines of the last position would take too much memory, so none are kept.
+const FAR: i64 = 1 << 40;
+
+#[test]
+fn tables_that_are_kept_have_the_bits_of_computed_angles() {
+    let x = constant(&[4, 8], 1);
+    let rows = |rope: &Rope, positions: &[i64]| {
+        let x = x.slice(0, ..positions.len());
+        rope.rotate_at(&x, &Tensor::from_vec(positions.to_vec(), [positions.len()])).into_value()
+    };
+    let compare = |rope: &Rope, positions: &[i64]| {
+        let computed = rows(&rope.clone(), &[positions, &[FAR]].concat());
+        let n = positions.len();
+        assert_eq!(bits(&rows(rope, positions)), bits(&computed.slice(0, ..n)), "{positions:?}");
+    };
+    let yarn = Rope::new(6).scaling(Scaling::Yarn(Yarn::new(4.0, 64)));
+    for rope in [Rope::new(8), yarn.base(500.0)] {
+        for positions in [&[0, 1, 2][..], &[5], &[1000, 7, 7], &[2]] {
+            compare(&rope, positions);
+        }
+        // Another rotation shares nothing.
+        compare(&rope.clone().base(77.0), &[9]);
+        compare(&rope.clone().scaling(Scaling::Linear { factor: 3.0 }), &[9]);
+        compare(&rope.without_attention_factor(), &[9]);
+    }
+}
+
+#[test]
+fn tables_are_shared_and_have_a_largest_size() {
+    let rope = Rope::new(4);
+    let clone = rope.clone();
+    let kept = |rope: &Rope, position: i64| {
+        rope.rotate_at(&constant(&[1, 4], 1), &Tensor::from([position]));
+        rope.kept_positions()
+    };
+    assert_eq!(rope.kept_positions(), 0);
+    assert_eq!([kept(&rope, 100), kept(&clone, 127)], [128, 128]);
+    assert_eq!([kept(&rope, 128), clone.kept_positions()], [256, 256]);
+    assert_eq!([kept(&rope, 1 << 17), kept(&rope, i64::MAX), kept(&rope, 3)], [256; 3]);
+    rope.rotate_at(&constant(&[0, 4], 1), &Tensor::zeros([0]));
+    rope.rotate_at(&constant(&[2, 4], 1), &Tensor::from([-1, 3]));
+    assert_eq!(rope.kept_positions(), 256);
+}

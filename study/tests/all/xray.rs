@@ -1,11 +1,12 @@
-//! What is on the page of a step is what the step computed.
+//! What is on the page of a step is what the step computed; checks, and the step as text.
 
 use retrograd_autograd::{Gradients, Var};
 use retrograd_study::{RecordedStep, XRay};
-use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Tensor};
 use serde_json::{Value, json};
 use std::cell::RefCell;
+use std::slice::from_ref;
 
 fn data(step: &RecordedStep) -> Value {
     serde_json::from_str(&step.json()).unwrap()
@@ -132,4 +133,135 @@ fn the_lesson_shows_what_recursion_computes() {
     // A step with a NaN has no right gradients.
     let step = XRay::new("").leaf("a", &a).record(|| (&a * -1.0).ln().backward());
     assert!(data(&step)["lesson"].is_null());
+}
+
+/// Gradients of elements, and the checks beside them.
+fn checks(step: &RecordedStep) -> Vec<(f64, Value)> {
+    let data = data(step);
+    let elements = list(&data["nodes"]).iter().flat_map(|node| list(&node["elements"]));
+    let checked = elements.filter(|e| !e["check"].is_null());
+    let gradient = |e: &Value| list(&e["parts"]).iter().map(|part| number(&part[1])).sum();
+    checked.map(|e| (gradient(e), e["check"].clone())).collect()
+}
+
+fn deep_network<T: Real>() -> RecordedStep {
+    let mut rng = Rng::new(3);
+    let [w, v] = [[10, 6], [4, 10]].map(|shape| Var::leaf(Tensor::<T>::randn(shape, &mut rng)));
+    let x = Var::constant(Tensor::randn([5, 6], &mut rng));
+    let targets = Tensor::randn([5, 4], &mut rng);
+    XRay::new("").leaf("w", &w).leaf("v", &v).checked(4).record_at(&[w, v], |v| {
+        x.linear(&v[0], None)
+            .tanh()
+            .linear(&v[1], None)
+            .log_softmax(-1)
+            .mul(&Var::constant(targets.clone()))
+            .sum(..)
+            .backward()
+    })
+}
+
+#[test]
+fn differences_are_as_precise_as_they_say() {
+    for (step, most) in [(deep_network::<f32>(), 5e-3), (deep_network::<f64>(), 1e-8)] {
+        let checks = checks(&step);
+        assert_eq!(checks.len(), 8);
+        for (gradient, check) in checks {
+            let [difference, error, h] =
+                ["difference", "error", "step"].map(|name| number(&check[name]));
+            assert!((gradient - difference).abs() <= 3.0 * error, "{gradient}: {check}");
+            assert!(error <= most * gradient.abs().max(0.01), "{gradient}: {check}");
+            assert!(check["agrees"] == true && h > 0.0);
+        }
+        assert!(step.findings().is_empty());
+    }
+}
+
+#[test]
+fn the_largest_of_the_explained_elements_are_checked() {
+    let x = Var::leaf(Tensor::from([1.0f64, -3.0, 2.0, 0.5]));
+    let step = XRay::new("")
+        .leaf("x", &x)
+        .checked(2)
+        .record_at(&[x], |v| v[0].square().sum(..).backward());
+    let checked: Vec<f64> = checks(&step).iter().map(|(gradient, _)| *gradient).collect();
+    assert_eq!(checked, [-6.0, 4.0]);
+}
+
+#[test]
+fn code_that_does_something_else_each_time_is_not_checked() {
+    let x = Var::leaf(Tensor::scalar(3.0f64));
+    let left_out = |step: &RecordedStep| {
+        assert!(checks(step).is_empty());
+        data(step)["left_out"].to_string()
+    };
+    let mut run = 0.0;
+    let step = XRay::new("").leaf("x", &x).checked(1).record_at(from_ref(&x), |v| {
+        run += 1.0;
+        (&v[0] * run).backward()
+    });
+    assert!(left_out(&step).contains("computed another loss when it was repeated"));
+    let found = "the runs of the recorded code differ (the loss was 6.0, then ";
+    assert!(step.findings()[0].starts_with(found), "{:?}", step.findings());
+    let mut run = 0;
+    let step = XRay::new("").record(|| {
+        run += 1;
+        if run == 3 { x.square().exp().backward() } else { x.square().backward() }
+    });
+    let found = "the runs of the recorded code differ (from event 2 on): ";
+    assert!(step.findings()[0].starts_with(found), "{:?}", step.findings());
+    let step = XRay::new("")
+        .leaf("x", &x)
+        .checked(1)
+        .record_at(from_ref(&x), |v| (v[0].square().backward(), v[0].exp().backward()));
+    assert!(left_out(&step).contains("no backward pass of a scalar, or several"));
+    let step = XRay::new("").leaf("x", &x).checked(1).record(|| x.square().backward());
+    assert!(left_out(&step).contains("no parameter can be changed"));
+}
+
+#[test]
+fn a_given_gradient_is_a_factor() {
+    let x = Var::leaf(Tensor::scalar(3.0f64));
+    let step = XRay::new("")
+        .leaf("x", &x)
+        .checked(1)
+        .record_at(&[x], |v| v[0].square().backward_with(&Tensor::scalar(0.25)));
+    let found = checks(&step);
+    assert_eq!((found.len(), found[0].0, &found[0].1["agrees"]), (1, 1.5, &json!(true)));
+}
+
+fn long() -> RecordedStep {
+    let x = Var::leaf(Tensor::from([0.5f32, -1.0]));
+    XRay::new("A chain")
+        .leaf("x", &x)
+        .record(|| (0..100).fold(x.clone(), |x, _| x.tanh()).sum(..).backward())
+}
+
+#[test]
+fn long_tapes_are_cut_in_the_middle() {
+    let tape = long().tape(30);
+    assert!(tape.lines().count() <= 30, "{tape}");
+    assert!(
+        tape.contains("    .. ") && tape.contains("  0 tanh") && tape.contains("100 sum"),
+        "{tape}"
+    );
+    assert_eq!(long().tape(1000).lines().count(), 2 + 2 * 101);
+}
+
+#[test]
+fn costs_name_every_operation() {
+    let costs = long().costs();
+    let lines: Vec<&str> = costs.lines().collect();
+    assert_eq!(lines.len(), 3, "{costs}");
+    assert!(lines[0].contains(" spread ") && lines[1].matches('%').count() == 2, "{costs}");
+    assert!(lines.iter().any(|line| line.starts_with("tanh") && line.contains(" 100 ")), "{costs}");
+}
+
+#[test]
+fn the_trace_has_a_slice_for_each_operation_and_rule() {
+    let trace: Value = serde_json::from_str(&long().chrome_trace()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let slices: Vec<&Value> = events.iter().filter(|e| e["ph"] == "X").collect();
+    let named = |name: &str| slices.iter().filter(|e| e["name"] == name).count();
+    assert_eq!((named("tanh"), named("tanh backward"), named("sum")), (100, 100, 1));
+    assert!(slices.iter().all(|e| e["dur"].as_f64().unwrap() >= 0.0));
 }
