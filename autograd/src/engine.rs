@@ -7,7 +7,7 @@
 use crate::graph::{Cx, Definition, Edge, Id, Input, Node, Outputs, Rule, Var};
 use crate::graph::{InputGrad, InputGrads};
 use crate::observe;
-use crate::operation::{Call, Kind, Op};
+use crate::op::{Call, Kind, Op};
 use retrograd_tensor::{Real, Shape, Tensor};
 use smallvec::smallvec;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The graph of a computation: variables, and the operations that computed them.
 
-use crate::operation::{Attribute, Call, Op};
+use crate::op::{Attribute, Call, Op};
 use retrograd_tensor::{Real, Shape, Tensor};
 use smallvec::SmallVec;
 use std::fmt::{self, Debug};

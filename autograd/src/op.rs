@@ -1,585 +1,298 @@
-//! Recording operations: what an operation saves, and the rule that differentiates it.
+//! What an operation is: its name, its inputs, its formulas. Everything that shows, counts or checks
+//! operations reads it here.
 
-use crate::graph::{
-    Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Inputs, Node, Outputs, Rule, Var,
-};
-use crate::observe;
-use crate::operation::{Call, Op};
-use retrograd_tensor::settings::grad_enabled;
-use retrograd_tensor::{Real, Shape, Tensor};
-use smallvec::smallvec;
-use std::array;
+use retrograd_tensor::{AxisSet, Shape};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::fmt::{self, Debug};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-/// # Operations of your own
-impl<T: Real> Var<T> {
-    /// The result `value` of an operation on `inputs`, and the rule that differentiates it.
-    ///
-    /// `record` is called only if an input is tracked and gradients are enabled. It gets an
-    /// [`Operand`] for each input, saves what the backward pass needs, and returns the rule: a closure
-    /// that maps the gradient of the result to gradients of the inputs ([`InputGrads`]). A gradient may
-    /// have the shape of its input *or* a shape that the input broadcasts to: the engine sums over
-    /// broadcast axes. A rule that gives no gradient to a tracked input is an error.
-    ///
-    /// The rule is written in operations on variables, so it can be differentiated itself: in a
-    /// first-order pass these are constants, and nothing is recorded; in a recorded pass
-    /// ([`grad`](crate::grad)) they extend the graph. A rule that is a kernel on tensors is a
-    /// [`Fused`] operation.
-    ///
-    /// Tensors that the rule owns besides the values of inputs are to be named by
-    /// [`observe::saved`](crate::observe::saved), so that observers can list them.
-    ///
-    /// The rule should own tensors and slots, not variables: a variable in the closure keeps its graph
-    /// alive, and gradients by it are not propagated.
-    ///
-    /// Work that the rule shares among threads goes through [`par`](retrograd_tensor::par), not
-    /// through rayon: see [`settings`](retrograd_tensor::settings).
-    ///
-    /// [`Op`] has an example.
-    #[track_caller]
-    pub fn from_op<'a, const N: usize, R>(
-        call: impl Into<Call>,
-        value: Tensor<T>,
-        inputs: [impl Into<Option<&'a Var<T>>> + Copy; N],
-        record: impl FnOnce([Operand<'a, T>; N]) -> R,
-    ) -> Var<T>
-    where
-        R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
-    {
-        let call = call.into();
-        let inputs: [Option<&Var<T>>; N] = array::from_fn(|i| inputs[i].into());
-        let seen = observe::called(&call);
-        let mut edge = Edge::Constant;
-        if is_recorded(&inputs) {
-            let id = Id::reserve(1);
-            let rule = record(operands(id, &inputs));
-            let outputs = smallvec![*value.shape()];
-            let node = ordinary(id, call, outputs, &inputs, move |cx, g| rule(cx, gradient(&g[0])));
-            edge = Edge::Node(node, 0);
-        }
-        observe::computed(seen, &inputs, || [Var { value: value.clone(), edge: edge.clone() }]);
-        Var { value, edge }
-    }
-
-    /// [`Var::from_op`] of an operation with several results: the rule gets the gradient of each,
-    /// which is 0 where a result was not used.
-    ///
-    /// ```
-    /// use retrograd::autograd::{InputGrads, Op};
-    /// use retrograd::prelude::*;
-    ///
-    /// static SPLIT_FIRST: Op = Op::new("split_first", &["x"]);
-    ///
-    /// /// The first element, and the rest.
-    /// fn split_first(x: &Var) -> Vec<Var> {
-    ///     let n = x.size(0);
-    ///     let parts = vec![x.value().narrow(0, 0, 1), x.value().narrow(0, 1, n - 1)];
-    ///     Var::from_op_outputs(&SPLIT_FIRST, parts, [x], |[x]| {
-    ///         let x = x.slot();
-    ///         move |_, g| InputGrads::of(&x, || Var::cat(&[&g[0], &g[1]], 0))
-    ///     })
-    /// }
-    ///
-    /// let x = Var::leaf(Tensor::from([1.0, 2.0, 3.0]));
-    /// let rest = &split_first(&x)[1];
-    /// assert_eq!(rest.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0]);
-    /// ```
-    #[track_caller]
-    pub fn from_op_outputs<'a, const N: usize, R>(
-        call: impl Into<Call>,
-        values: Vec<Tensor<T>>,
-        inputs: [impl Into<Option<&'a Var<T>>> + Copy; N],
-        record: impl FnOnce([Operand<'a, T>; N]) -> R,
-    ) -> Vec<Var<T>>
-    where
-        R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync + 'static,
-    {
-        let call = call.into();
-        let inputs: [Option<&Var<T>>; N] = array::from_fn(|i| inputs[i].into());
-        let seen = observe::called(&call);
-        let mut results: Vec<Var<T>> = values.into_iter().map(Var::constant).collect();
-        if is_recorded(&inputs) {
-            let id = Id::reserve(results.len());
-            let shapes = results.iter().map(|y| *y.shape()).collect();
-            let rule = record(operands(id, &inputs));
-            let node = ordinary(id, call, shapes, &inputs, move |cx, g| {
-                rule(cx, &g.iter().map(gradient).cloned().collect::<Vec<_>>())
-            });
-            connect(&mut results, &node);
-        }
-        observe::computed(seen, &inputs, || &*results);
-        results
-    }
-
-    /// [`Var::from_op`] of any number of inputs: `record` gets them as a list.
-    ///
-    /// ```
-    /// use retrograd::autograd::{InputGrads, Op};
-    /// use retrograd::prelude::*;
-    ///
-    /// static SUM_OF: Op = Op::new("sum_of", &["x.."]);
-    ///
-    /// fn sum_of(parts: &[&Var]) -> Var {
-    ///     let value = parts.iter().fold(Tensor::scalar(0.0), |sum, x| sum + x.value());
-    ///     Var::from_op_list(&SUM_OF, value, parts, |parts| {
-    ///         let parts: Vec<_> = parts.into_iter().map(|x| x.slot()).collect();
-    ///         move |_, g| parts.iter().fold(InputGrads::none(), |all, x| all.and(x, || g.clone()))
-    ///     })
-    /// }
-    ///
-    /// let (a, b) = (Var::leaf(Tensor::scalar(1.0)), Var::leaf(Tensor::scalar(2.0)));
-    /// let grads = sum_of(&[&a, &b, &a]).backward();
-    /// assert_eq!(grads.get(&a).unwrap().item(), 2.0);
-    /// ```
-    #[track_caller]
-    pub fn from_op_list<R>(
-        call: impl Into<Call>,
-        value: Tensor<T>,
-        inputs: &[&Var<T>],
-        record: impl FnOnce(Vec<Operand<'_, T>>) -> R,
-    ) -> Var<T>
-    where
-        R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
-    {
-        let call = call.into();
-        let seen = observe::called(&call);
-        let given: Vec<Option<&Var<T>>> = inputs.iter().map(|x| Some(*x)).collect();
-        let mut edge = Edge::Constant;
-        if is_recorded(&given) {
-            let op = Id::reserve(1);
-            let operands = given.iter().enumerate().map(|(at, var)| Operand { op, at, var: *var });
-            let rule = record(operands.collect());
-            let outputs = smallvec![*value.shape()];
-            let node = ordinary(op, call, outputs, &given, move |cx, g| rule(cx, gradient(&g[0])));
-            edge = Edge::Node(node, 0);
-        }
-        observe::computed(seen, &given, || [Var { value: value.clone(), edge: edge.clone() }]);
-        Var { value, edge }
-    }
-
-    /// The results `values` of a [`Fused`] operation on `inputs`. `record` is called as by
-    /// [`Var::from_op`].
-    #[track_caller]
-    pub fn from_fused<'a, const N: usize, const M: usize, F: Fused<T, M>>(
-        call: impl Into<Call>,
-        values: [Tensor<T>; M],
-        inputs: [impl Into<Option<&'a Var<T>>> + Copy; N],
-        record: impl FnOnce([Operand<'a, T>; N]) -> F,
-    ) -> [Var<T>; M] {
-        let call = call.into();
-        let inputs: [Option<&Var<T>>; N] = array::from_fn(|i| inputs[i].into());
-        let seen = observe::called(&call);
-        let mut results = values.map(Var::constant);
-        if is_recorded(&inputs) {
-            let shapes = results.iter().map(|y| *y.shape()).collect();
-            let id = Id::reserve(M);
-            let node = fused::<T, F, M>(id, call, shapes, &inputs, record(operands(id, &inputs)));
-            connect(&mut results, &node);
-        }
-        observe::computed(seen, &inputs, || &results);
-        results
-    }
-}
-
-/// An operation that has a kernel for its vector-Jacobian product (VJP), and a definition in
-/// ordinary operations. There are `M` results.
-///
-/// The engine chooses: a first-order pass runs the kernel, and a recorded pass differentiates the
-/// definition. [`check::definition`](crate::check::definition) compares the two.
+/// An operation: one `static` for each, to which the nodes of all its calls refer.
 ///
 /// ```
-/// use retrograd::autograd::{Cx, Fused, InputGrads, Op, Slot, check};
+/// use retrograd::autograd::{InputGrads, Op};
 /// use retrograd::prelude::*;
 ///
-/// static SCALED_EXP: Op = Op::new("scaled_exp", &["x", "w"]);
+/// static TIMES_SQUARE: Op = Op::new("times_square", &["a", "b"])
+///     .formula("y = a · b²", "da = g · b²\ndb = g · 2 · a · b");
 ///
-/// /// exp(x) · w, whose derivatives share the exponential.
-/// fn scaled_exp(x: &Var<f64>, w: &Var<f64>) -> Var<f64> {
-///     let exp = x.value().exp();
-///     let value = &exp * w.value();
-///     let [y] = Var::from_fused(&SCALED_EXP, [value], [x, w], |[x, w]| {
-///         Scaled { x: x.save(), w: w.save(), exp }
-///     });
-///     y
+/// fn times_square(a: &Var, b: &Var) -> Var {
+///     let value = a.value() * &b.value().square();
+///     Var::from_op(&TIMES_SQUARE, value, [a, b], |[a, b]| {
+///         let (a, b) = (a.save_if(b.needs_grad()), b.save());
+///         move |cx, g| {
+///             InputGrads::of(&a, || g * &cx.input(&b).square())
+///                 .and(&b, || g * &cx.input(&a) * &cx.input(&b) * 2.0)
+///         }
+///     })
 /// }
 ///
-/// struct Scaled {
-///     x: Slot<f64>,
-///     w: Slot<f64>,
-///     exp: Tensor<f64>,
-/// }
-///
-/// impl Fused<f64> for Scaled {
-///     fn vjp(&self, [g]: [&Tensor<f64>; 1]) -> InputGrads<f64> {
-///         let dw = g * &self.exp;
-///         InputGrads::of(&self.x, || &dw * self.w.value()).and(&self.w, || dw.clone())
-///     }
-///
-///     fn definition(&self, cx: &Cx<'_, f64>) -> [Var<f64>; 1] {
-///         [cx.input(&self.x).exp() * cx.input(&self.w)]
-///     }
-/// }
-///
-/// let (x, w) = (Var::leaf(Tensor::scalar(0.0)), Var::leaf(Tensor::scalar(3.0)));
-/// let y = scaled_exp(&x, &w);
-/// check::definition(&y, 1e-12).unwrap();
-/// let dx = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
-/// assert_eq!(dx.backward().get(&w).unwrap().item(), 1.0); // d²y / dx dw
+/// let (a, b) = (Var::leaf(Tensor::scalar(5.0)), Var::scalar(3.0));
+/// let y = times_square(&a, &b);
+/// let node = y.node().unwrap();
+/// assert_eq!(node.op().name, "times_square");
+/// assert_eq!(node.input("a").unwrap().id(), a.id());
 /// ```
-pub trait Fused<T: Real, const M: usize = 1>: Send + Sync + 'static {
-    /// Gradients of the inputs, given gradients of the results: a gradient is 0 where a result was not
-    /// used. Nothing is recorded.
-    fn vjp(&self, g: [&Tensor<T>; M]) -> InputGrads<T>;
-
-    /// The results by ordinary operations on the inputs, which are [`Cx::input`] of saved slots.
-    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; M];
-}
-
-/// An input of an operation that is being recorded.
 #[derive(Clone, Copy, Debug)]
-pub struct Operand<'a, T: Real> {
-    /// The operation.
-    op: Id,
-    /// `None` for an optional input that was not given.
-    var: Option<&'a Var<T>>,
-    /// Its position among the inputs that were given.
-    at: usize,
+pub struct Op {
+    /// The name, in graphs, records and errors.
+    pub name: &'static str,
+    /// The names of the inputs, which the formulas use. A name that ends with `?` is an optional
+    /// input, and a name that ends with `..` stands for any number of inputs.
+    pub inputs: &'static [&'static str],
+    /// What the operation does with elements.
+    pub kind: Kind,
+    /// Its products of matrices, from the shapes of a call; see [`Op::products`].
+    products: Option<fn(&Shapes<'_>) -> Vec<Product>>,
+    forward: &'static str,
+    backward: &'static str,
+    /// The formula of a function, printed from its code.
+    printed: Option<fn() -> Formula>,
 }
 
-impl<T: Real> Operand<'_, T> {
-    /// Whether its gradient will be needed.
-    pub fn needs_grad(self) -> bool {
-        self.var.is_some_and(Var::is_tracked)
-    }
-
-    /// A slot without the value.
-    pub fn slot(self) -> Slot<T> {
-        let at = self.var.map(|_| self.at);
-        Slot { op: self.op, at, needs_grad: self.needs_grad(), value: None }
-    }
-
-    /// A slot with the value.
-    pub fn save(self) -> Slot<T> {
-        self.save_if(true)
-    }
-
-    /// A slot, with the value on a condition: usually that the gradient of another input, which
-    /// depends on it, is needed.
-    pub fn save_if(self, condition: bool) -> Slot<T> {
-        let mut slot = self.slot();
-        if let Some(var) = self.var.filter(|_| condition) {
-            observe::saved_input(self.at, var.value());
-            slot.value = Some(var.value().clone());
-        }
-        slot
-    }
+/// What an operation does with the elements of its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An element of the result depends on one element of each input, which are broadcast together.
+    Pointwise,
+    /// The sum over the attribute `axes`.
+    Sum,
+    /// Each element of the result is an element of the input. The result may reorder or repeat them.
+    View,
+    /// It may write values that no input has: a fill value, or the value of an empty row.
+    Fill,
+    /// A sum of products of the first two inputs, by their indices as in `einsum`. `…` stands for leading axes,
+    /// which are broadcast. Further inputs are added. The summed index is the last axis of the first input.
+    Product(&'static str),
+    /// Something else.
+    Other,
 }
 
-/// An input of a recorded operation, as its rule refers to it; and its value, if that was saved.
-#[derive(Clone, Debug)]
-pub struct Slot<T: Real> {
-    /// The operation.
-    op: Id,
-    /// Its position among the inputs that were given; `None` if it was not.
-    at: Option<usize>,
-    needs_grad: bool,
-    value: Option<Tensor<T>>,
+/// The formula of an operation, and the formulas of the gradients of its inputs.
+///
+/// The names of inputs stand for the inputs, `y` for the result, `g` for its gradient, and `dx` for the gradient
+/// of `x`. `·` between tensors is elementwise, and `A B` a matrix product.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Formula {
+    /// The result: `y = tanh(x)`.
+    pub forward: Cow<'static, str>,
+    /// The gradients of the inputs, one in a line: `dx = g · (1 − y²)`. Gradients of inputs that were
+    /// broadcast are also summed over these axes.
+    pub backward: Cow<'static, str>,
 }
 
-impl<T: Real> Slot<T> {
-    /// Whether its gradient is needed.
-    pub fn needs_grad(&self) -> bool {
-        self.needs_grad
-    }
+/// A product of matrices that an operation computes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Product {
+    /// The names of the factors: inputs, or intermediate results.
+    pub factors: [&'static str; 2],
+    /// The shape of the product.
+    pub output: Shape,
+    /// Floating-point operations; a multiplication and an addition are two.
+    pub flops: u64,
+}
 
-    /// The saved value.
-    ///
-    /// # Panics
-    /// If it was not saved.
-    #[track_caller]
-    pub fn value(&self) -> &Tensor<T> {
-        let hint = "Slot::value: the value of this input was not saved (hint: Operand::save)";
-        self.value.as_ref().expect(hint)
-    }
-
-    /// The saved value; `None` if it was not saved, or if the input is optional and was not given.
-    pub fn get(&self) -> Option<&Tensor<T>> {
-        self.value.as_ref()
+impl Product {
+    /// A product of this shape, each of whose elements is the sum of `terms` products.
+    pub fn new(factors: [&'static str; 2], output: Shape, terms: usize) -> Product {
+        Product { factors, output, flops: 2 * output.numel() as u64 * terms as u64 }
     }
 }
 
-impl<T: Real> InputGrads<T> {
-    /// No gradients yet.
-    pub fn none() -> Self {
-        InputGrads(Vec::new())
-    }
-
-    /// The gradient of one input, which is evaluated only if it is needed. A tensor stands for a
-    /// constant.
-    pub fn of<G: Into<Var<T>>>(slot: &Slot<T>, gradient: impl FnOnce() -> G) -> Self {
-        InputGrads::none().and(slot, gradient)
-    }
-
-    /// Adds the gradient of another input.
-    pub fn and<G: Into<Var<T>>>(mut self, slot: &Slot<T>, gradient: impl FnOnce() -> G) -> Self {
-        if let Some(at) = slot.at
-            && slot.needs_grad
-        {
-            if self.0.is_empty() {
-                self.0.reserve_exact(2); // most operations have at most two inputs
-            }
-            self.0.push(InputGrad { op: slot.op, at, value: gradient().into() });
-        }
-        self
-    }
-
-    /// Whether these, in the order of the inputs, are gradients of the inputs of `node`: all that are
-    /// tracked.
-    pub(crate) fn check(&self, node: &Node<T>) -> Result<(), String> {
-        let name = node.name();
-        if self.0.iter().any(|g| g.op != node.id()) {
-            return Err(format!("backward: the rule of `{name}` uses another operation's slot"));
-        }
-        let mut grads = self.0.iter().peekable();
-        for (at, input) in node.inputs().iter().enumerate() {
-            let mut given = false;
-            while let Some(g) = grads.next_if(|g| g.at == at) {
-                let (got, shape) = (g.value.shape(), &input.shape);
-                if got != shape && !shape.broadcasts_to(got) {
-                    return Err(format!(
-                        "backward: the rule of `{name}` gives a gradient of shape {got:?} to input \
-                         {at}, which has shape {shape:?}"
-                    ));
-                }
-                given = true;
-            }
-            if !given && input.id().is_some() {
-                return Err(format!(
-                    "backward: the rule of `{name}` gives no gradient to input {at}, which is tracked \
-                     (hint: if the result does not depend on it, give zeros)"
-                ));
-            }
-        }
-        Ok(())
-    }
+/// The shapes of a call: of its inputs, by name, and of its first result.
+#[derive(Debug)]
+pub struct Shapes<'a> {
+    /// The inputs that were given, in their order.
+    pub inputs: &'a [(&'static str, Shape)],
+    /// The first result.
+    pub output: Shape,
 }
 
-impl<T: Real> Cx<'_, T> {
-    /// An input, with its saved value: connected to the graph in a recorded pass, else a constant.
-    ///
-    /// # Panics
-    /// If the value was not saved.
-    ///
-    /// ```
-    /// use retrograd::autograd::{InputGrads, Op};
-    /// use retrograd::prelude::*;
-    /// static SQUARE: Op = Op::new("square", &["x"]);
-    /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op(&SQUARE, x.value().square(), [&x], |[x]| {
-    ///     let x = x.save();
-    ///     move |cx, g| InputGrads::of(&x, || g * &cx.input(&x) * 2.0)
-    /// });
-    /// let dx = grad(&[(&y, None)], &[&x])[0].clone().unwrap(); // recorded
-    /// assert_eq!(dx.backward().get(&x).unwrap().item(), 2.0);
-    /// ```
-    #[track_caller]
-    pub fn input(&self, slot: &Slot<T>) -> Var<T> {
-        self.input_as(slot, slot.value().clone())
-    }
-
-    /// An optional input; `None` if it was not given.
-    #[track_caller]
-    pub fn optional(&self, slot: &Slot<T>) -> Option<Var<T>> {
-        slot.at.map(|_| self.input(slot))
-    }
-
-    /// An input with another value, at which derivatives by the input are the same.
-    #[track_caller]
-    pub fn input_as(&self, slot: &Slot<T>, value: Tensor<T>) -> Var<T> {
-        self.check(slot);
-        let edge = match (self.inputs, slot.at) {
-            (Some(inputs), Some(at)) => inputs[at].edge.clone(),
-            _ => Edge::Constant,
-        };
-        Var { value, edge }
-    }
-
-    /// The result of an operation that has one, with its saved value: connected to the graph in a
-    /// recorded pass.
-    ///
-    /// # Panics
-    /// If the operation has several results.
-    ///
-    /// ```
-    /// use retrograd::autograd::{InputGrads, Op};
-    /// use retrograd::prelude::*;
-    /// static EXP: Op = Op::new("exp", &["x"]);
-    /// let x = Var::leaf(Tensor::scalar(0.0f32));
-    /// let exp = x.value().exp();
-    /// let y = Var::from_op(&EXP, exp.clone(), [&x], |[x]| {
-    ///     let x = x.slot();
-    ///     move |cx, g| InputGrads::of(&x, || g * &cx.output(&exp)) // y' = y
-    /// });
-    /// let dx = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
-    /// assert_eq!(dx.backward().get(&x).unwrap().item(), 1.0);
-    /// ```
-    #[track_caller]
-    pub fn output(&self, value: &Tensor<T>) -> Var<T> {
-        let n = self.node.outputs().len();
-        assert!(n == 1, "Cx::output: `{}` has {n} results (hint: output_at)", self.node.name());
-        self.output_at(0, value)
-    }
-
-    /// One of several results, by position, with its saved value.
-    ///
-    /// # Panics
-    /// If it has another shape, or does not exist; or in a definition, which computes the results.
-    #[track_caller]
-    pub fn output_at(&self, i: usize, value: &Tensor<T>) -> Var<T> {
-        let shape = self.node.outputs().get(i);
-        let name = self.node.name();
-        assert!(!self.in_definition, "Cx::output: the definition of `{name}` uses its own result");
-        assert!(shape == Some(value.shape()), "Cx::output_at: not result {i} of `{name}`");
-        let edge = match self.inputs {
-            Some(_) => Edge::Node(self.node.clone(), i),
-            None => Edge::Constant,
-        };
-        Var { value: value.clone(), edge }
-    }
-
+impl Shapes<'_> {
     /// The shape of an input.
     ///
     /// # Panics
     /// If it was not given.
-    #[track_caller]
-    pub fn shape(&self, slot: &Slot<T>) -> &Shape {
-        self.check(slot);
-        self.node.inputs()[slot.at.expect("Cx::shape: this input was not given")].shape()
+    pub fn of(&self, name: &str) -> &Shape {
+        let found = self.inputs.iter().find(|(input, _)| *input == name);
+        &found.unwrap_or_else(|| panic!("Shapes: no input `{name}` was given")).1
     }
 
-    #[track_caller]
-    fn check(&self, slot: &Slot<T>) {
-        let name = self.node.name();
-        assert!(
-            slot.op == self.node.id(),
-            "Cx: the rule of `{name}` uses another operation's slot"
-        );
+    /// The shape of an input with another last axis.
+    pub fn with_last(&self, name: &str, size: usize) -> Shape {
+        let mut dims = self.of(name).to_vec();
+        dims.pop();
+        dims.push(size);
+        Shape::from(&dims[..])
+    }
+
+    /// The size of the last axis of an input; 1 if it has none.
+    pub fn last(&self, name: &str) -> usize {
+        self.of(name).last().copied().unwrap_or(1)
     }
 }
 
-/// Whether an operation on these inputs is recorded: gradients are enabled, and one is tracked.
-///
-/// ```
-/// use retrograd::autograd::is_recorded;
-/// use retrograd::prelude::*;
-/// let x = Var::leaf(Tensor::scalar(1.0f32));
-/// assert!(is_recorded(&[Some(&x), None]));
-/// assert!(!is_recorded(&[Some(&x.detach())]));
-/// assert!(!no_grad(|| is_recorded(&[Some(&x)])));
-/// ```
-pub fn is_recorded<T: Real>(inputs: &[Option<&Var<T>>]) -> bool {
-    grad_enabled() && inputs.iter().flatten().any(|x| x.is_tracked())
-}
-
-fn operands<'a, T: Real, const N: usize>(
-    op: Id,
-    inputs: &[Option<&'a Var<T>>; N],
-) -> [Operand<'a, T>; N] {
-    let mut given = 0;
-    array::from_fn(|i| {
-        let at = given;
-        given += usize::from(inputs[i].is_some());
-        Operand { op, var: inputs[i], at }
-    })
-}
-
-/// The inputs that are given, and which ones these are, as bits.
-fn node_inputs<T: Real>(inputs: &[Option<&Var<T>>]) -> (Inputs<T>, u32) {
-    let (mut all, mut given) = (Inputs::new(), 0);
-    for (i, x) in inputs.iter().enumerate() {
-        if let Some(x) = x {
-            all.push(Input { edge: x.edge.clone(), shape: *x.shape() });
-            given |= 1u32.checked_shl(i as u32).unwrap_or(0);
+impl Op {
+    /// An operation without a formula.
+    pub const fn new(name: &'static str, inputs: &'static [&'static str]) -> Op {
+        Op {
+            name,
+            inputs,
+            kind: Kind::Other,
+            products: None,
+            forward: "",
+            backward: "",
+            printed: None,
         }
     }
-    (all, given)
-}
 
-/// The result of an operation that is not recorded on the graph.
-#[track_caller]
-pub(crate) fn constant_result<T: Real>(
-    op: &'static Op,
-    value: Tensor<T>,
-    inputs: &[Option<&Var<T>>],
-) -> Var<T> {
-    observe::computed(observe::called(&op.into()), inputs, || [Var::constant(value.clone())]);
-    Var::constant(value)
-}
+    /// With its formula and the formulas of the gradients of its inputs, one in a line; see [`Formula`].
+    pub const fn formula(self, forward: &'static str, backward: &'static str) -> Op {
+        Op { forward, backward, ..self }
+    }
 
-/// Makes variables the outputs of a node.
-fn connect<T: Real>(results: &mut [Var<T>], node: &Arc<Node<T>>) {
-    for (i, result) in results.iter_mut().enumerate() {
-        result.edge = Edge::Node(node.clone(), i);
+    /// With a formula that is printed from the code of a function.
+    pub(crate) const fn printed(self, formula: fn() -> Formula) -> Op {
+        Op { printed: Some(formula), ..self }
+    }
+
+    /// With another kind.
+    pub const fn kind(self, kind: Kind) -> Op {
+        Op { kind, ..self }
+    }
+
+    /// With the products of matrices that it computes, where the kind does not say it.
+    pub const fn computes(self, products: fn(&Shapes<'_>) -> Vec<Product>) -> Op {
+        Op { products: Some(products), ..self }
+    }
+
+    /// A call with an attribute; further ones follow by [`Call::with`].
+    pub fn with(&'static self, name: &'static str, value: impl Into<Attribute>) -> Call {
+        Call { op: self, attributes: SmallVec::from_buf([(name, value.into())]) }
+    }
+
+    /// The names of the inputs that were given; of any number of inputs, all have the same name.
+    pub fn names(
+        &self,
+        given: impl IntoIterator<Item = bool>,
+    ) -> impl Iterator<Item = &'static str> {
+        let last = self.inputs.last().copied().unwrap_or("x..");
+        let named = self.inputs.iter().copied().chain(std::iter::repeat(last));
+        let given = named.zip(given).filter(|(_, given)| *given);
+        given.map(|(name, _)| name.trim_end_matches('?'))
+    }
+
+    /// The products of matrices of a call. Other operations have none.
+    pub fn products(&self, shapes: &Shapes<'_>) -> Vec<Product> {
+        match (self.kind, self.products) {
+            (_, Some(products)) => products(shapes),
+            (Kind::Product(_), None) => {
+                let [(a, _), (b, _), ..] = shapes.inputs else { return Vec::new() };
+                vec![Product::new([a, b], shapes.output, shapes.last(a))]
+            }
+            _ => Vec::new(),
+        }
     }
 }
 
-/// The gradient of an output, as a rule gets it.
-fn gradient<T: Real>(g: &Option<Var<T>>) -> &Var<T> {
-    g.as_ref().expect("the engine fills in zeros")
+/// A call of an operation: the operation and its attributes, which are the arguments that are no variables.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The operation.
+    pub op: &'static Op,
+    /// The attributes, by name.
+    pub attributes: SmallVec<[(&'static str, Attribute); 1]>,
 }
 
-/// The node of an operation whose rule is a closure: compiled for each rule in the crate that first
-/// uses it, and the rule with it.
-#[inline(never)]
-fn ordinary<T: Real, R>(
-    id: Id,
-    call: Call,
-    outputs: Outputs<Shape>,
-    inputs: &[Option<&Var<T>>],
-    rule: R,
-) -> Arc<Node<T>>
-where
-    R: Fn(&Cx<'_, T>, &[Option<Var<T>>]) -> InputGrads<T> + Send + Sync + 'static,
-{
-    Node::new(id, call, outputs, node_inputs(inputs), Arc::new(OrdinaryRule(rule)))
+type AtPlace = dyn Fn(&[usize]) -> usize + Send + Sync;
+
+/// An argument of an operation that is no variable.
+#[derive(Clone)]
+pub enum Attribute {
+    /// A number, such as the ε of a norm.
+    Number(f64),
+    /// An option, such as whether attention is causal.
+    Flag(bool),
+    /// Axes, such as the axes of a sum.
+    Along(AxisSet),
+    /// A function of a place: the row that an embedding copies there, or 1 where attention keeps a key.
+    At(Arc<AtPlace>),
 }
 
-/// The node of a fused operation, see [`ordinary`].
-#[inline(never)]
-fn fused<T: Real, F: Fused<T, M>, const M: usize>(
-    id: Id,
-    call: Call,
-    outputs: Outputs<Shape>,
-    inputs: &[Option<&Var<T>>],
-    rule: F,
-) -> Arc<Node<T>> {
-    Node::new(id, call, outputs, node_inputs(inputs), Arc::new(FusedRule::<F, M>(rule)))
-}
+/// A graph may cross `catch_unwind`: a function of a place only reads.
+impl UnwindSafe for Attribute {}
+impl RefUnwindSafe for Attribute {}
 
-struct OrdinaryRule<R>(R);
-
-impl<T: Real, R> Rule<T> for OrdinaryRule<R>
-where
-    R: Fn(&Cx<'_, T>, &[Option<Var<T>>]) -> InputGrads<T> + Send + Sync,
-{
-    fn backward(&self, cx: &Cx<'_, T>, g: &[Option<Var<T>>]) -> InputGrads<T> {
-        (self.0)(cx, g)
+impl Debug for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Attribute::Number(x) => write!(f, "{x}"),
+            Attribute::Flag(flag) => write!(f, "{flag}"),
+            Attribute::Along(axes) => write!(f, "{:?}", axes.iter().collect::<Vec<_>>()),
+            Attribute::At(_) => f.write_str("a function of the place"),
+        }
     }
 }
 
-struct FusedRule<F, const M: usize>(F);
-
-impl<T: Real, F: Fused<T, M>, const M: usize> Rule<T> for FusedRule<F, M> {
-    fn backward(&self, _: &Cx<'_, T>, g: &[Option<Var<T>>]) -> InputGrads<T> {
-        self.0.vjp(array::from_fn(|i| gradient(&g[i]).value()))
-    }
-    fn definition(&self) -> Option<&dyn Definition<T>> {
-        Some(self)
+impl From<&'static Op> for Call {
+    fn from(op: &'static Op) -> Call {
+        Call { op, attributes: SmallVec::new() }
     }
 }
 
-impl<T: Real, F: Fused<T, M>, const M: usize> Definition<T> for FusedRule<F, M> {
-    fn outputs(&self, cx: &Cx<'_, T>) -> Vec<Var<T>> {
-        self.0.definition(cx).into()
+impl Call {
+    /// With another attribute.
+    pub fn with(mut self, name: &'static str, value: impl Into<Attribute>) -> Call {
+        self.attributes.push((name, value.into()));
+        self
+    }
+
+    /// An attribute by name.
+    pub fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.attributes.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
+    }
+
+    /// The formula; `None` if the operation has none. Formulas of pointwise functions are printed from their code.
+    pub fn formula(&self) -> Option<Formula> {
+        let Op { forward, backward, printed, .. } = *self.op;
+        match printed {
+            Some(print) => Some(print()),
+            None if forward.is_empty() => None,
+            None => Some(Formula { forward: forward.into(), backward: backward.into() }),
+        }
+    }
+
+    /// The attributes that are numbers.
+    pub fn numbers(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let number = |(name, value): &(_, _)| match value {
+            Attribute::Number(x) => Some((*name, *x)),
+            _ => None,
+        };
+        self.attributes.iter().filter_map(number)
+    }
+}
+
+impl From<f64> for Attribute {
+    fn from(x: f64) -> Self {
+        Attribute::Number(x)
+    }
+}
+
+impl From<bool> for Attribute {
+    fn from(flag: bool) -> Self {
+        Attribute::Flag(flag)
+    }
+}
+
+impl<F: Fn(&[usize]) -> usize + Send + Sync + 'static> From<Arc<F>> for Attribute {
+    fn from(f: Arc<F>) -> Self {
+        Attribute::At(f)
+    }
+}
+
+impl From<AxisSet> for Attribute {
+    fn from(axes: AxisSet) -> Self {
+        Attribute::Along(axes)
     }
 }

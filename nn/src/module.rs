@@ -398,20 +398,6 @@ impl<T: Real> Visitor<'_, T> {
     }
 
     /// Calls `f` with `name` appended to the path: a level of names that is not a module.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// struct Scale {
-    ///     gain: Param<f32>,
-    /// }
-    /// impl Module<f32> for Scale {
-    ///     fn visit(&self, v: &mut Visitor<'_, f32>) {
-    ///         v.scope("inner", |v| v.param("gain", &self.gain));
-    ///     }
-    /// }
-    /// let names = Scale { gain: Param::new(Tensor::ones([3])) }.named_parameters();
-    /// assert_eq!(names[0].0, "inner.gain");
-    /// ```
     pub fn scope(&mut self, name: &str, f: impl FnOnce(&mut Self)) {
         let len = self.path.len();
         if len > 0 {

@@ -41,8 +41,10 @@ fn modules(text: &str) -> Vec<String> {
     let names = text.lines().filter_map(|line| {
         let implemented =
             line.strip_prefix("impl<").and_then(|line| line.split_once(" Module<T> for "));
-        let name = implemented.map(|(_, name)| name).or(line.strip_prefix("    pub struct "))?;
-        Some(name.split(['<', ' ']).next()?.to_string())
+        let others = ["visits!(", "visits! { ", "    pub struct "];
+        let other = || others.iter().find_map(|start| line.strip_prefix(start));
+        let name = implemented.map(|(_, name)| name).or_else(other)?;
+        Some(name.split(['<', ' ', ':']).next()?.to_string())
     });
     names.collect()
 }

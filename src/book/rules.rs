@@ -67,7 +67,7 @@
 //! assert_eq!(rules.iter().map(|rule| rule.backward(1.0)).collect::<Vec<_>>(), [6.0, 12.0]);
 //! ```
 //!
-//! `from_op` in `autograd/src/op.rs` does this, in five steps:
+//! `from_op` in `autograd/src/record.rs` does this, in five steps:
 //!
 //! 1. `is_recorded`: if no input is tracked, or gradients are off, the result is a constant. The first closure is
 //!    not called, so nothing is saved.

@@ -127,3 +127,29 @@ fn a_record_has_the_passes_of_all_shards() {
         assert_eq!(line("record: "), line("result: "), "{threads} threads");
     }
 }
+
+/// Several variables at once, in a program without a model.
+#[test]
+fn variables_do_not_exclude_each_other() {
+    if std::env::var_os("RETROGRAD_XRAY").is_some() {
+        retrograd_study::from_env();
+        let x = Var::leaf(Tensor::<f32>::ones([4, 4]));
+        drop(x.matmul(&x).mean(..).backward());
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["variables_do_not_exclude_each_other", "--exact", "--nocapture"]);
+    again.envs([
+        ("RETROGRAD_XRAY", "1"),
+        ("RETROGRAD_NONFINITE", "1"),
+        ("RETROGRAD_TRACE", "t.txt"),
+    ]);
+    let output = again.current_dir(&folder).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("the first backward pass is in xray.html").count(), 1, "{said}");
+    assert!(folder.path().join("xray.html").exists());
+    let trace = std::fs::read_to_string(folder.path().join("t.txt")).unwrap();
+    assert!(trace.lines().any(|line| line.contains("  matmul  ")), "{trace}");
+}

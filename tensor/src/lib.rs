@@ -79,8 +79,8 @@ pub mod internals {
     pub use crate::kernels::gemm::partition::{Partition, Problem};
     pub use crate::loop_nest::LoopNest;
     pub use crate::machine::probe::{CHUNK, following};
+    pub use crate::simd::counting::Counting;
     pub use crate::simd::level::choose;
-    pub use crate::simd::{counting::Counting, portable::Portable};
 }
 
 /// What most programs need of tensors.

@@ -718,12 +718,6 @@ impl<T: Element> Tensor<T> {
 
     /// Splits the tensor into `n` pieces of equal size along an axis; the last one may be smaller,
     /// and as in PyTorch there may be fewer than `n`.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let parts = Tensor::from([1.0f32, 2.0, 3.0]).chunk(0, 2);
-    /// assert_eq!((parts[0].numel(), parts[1].numel()), (2, 1));
-    /// ```
     #[track_caller]
     pub fn chunk(&self, axis: isize, n: usize) -> Vec<Tensor<T>> {
         require(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into())

@@ -2,8 +2,9 @@
 
 use crate::files;
 use crate::folder::Folder;
-use crate::line::{Line, Step, lines_of};
-use crate::looks::{self, Looks, Start};
+use crate::json_lines::lines_of;
+use crate::line::{Line, Step};
+use crate::looks::{self, Start};
 use crate::output::{note, say};
 use crate::page::restored;
 use crate::stop::{OrFailed, Result, failed};
@@ -100,7 +101,7 @@ fn run(path: &Path, notes: &mut Vec<String>) -> std::result::Result<RunPage, Str
             "{name}: {count} lines of log.jsonl are left out, whose steps are there already."
         ));
     }
-    let (mut lines, damaged) = Looks::read(&folder, u64::MAX).unwrap_or_else(|e| {
+    let (mut lines, damaged) = looks::read(&folder, u64::MAX).unwrap_or_else(|e| {
         notes.push(format!("{name}: its looks.jsonl cannot be read: {e}."));
         (Vec::new(), 0)
     });

@@ -1,6 +1,7 @@
 //! The folder of a run, and the choice of one if none is named.
 
 use crate::files::{check_regular, is_same};
+use crate::output::note;
 use crate::stop::{OrFailed, Result, failed, usage};
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -71,6 +72,9 @@ impl Folder {
                 .unwrap_or(Folder::from(PathBuf::from(DEFAULT))),
         };
         if folder.checkpoint().exists() {
+            if asked.is_none() {
+                note!("Run {}", folder.name());
+            }
             return Ok(folder);
         }
         if folder.is_in_use() {
@@ -83,7 +87,10 @@ impl Folder {
             let kind = if folder.path.is_file() { "a file" } else { "no folder" };
             return failed(format!("there is no run in {}: it is {kind}", folder.name()));
         }
-        failed(format!("there is no run in {}: it has no checkpoint.safetensors", folder.name()))
+        failed(format!(
+            "there is no run in {}: it has no checkpoint.safetensors. The command train makes a run, --out names its folder",
+            folder.name()
+        ))
     }
 
     /// The folder of a new run for a rank that does not write: it has no path.

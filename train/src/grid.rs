@@ -157,12 +157,16 @@ fn common(args: &Grid, line: &[OsString]) -> Vec<OsString> {
 
 /// Trains a run, unless it is finished.
 fn run(Point { folder, args, .. }: &Point) -> Result<Done> {
-    if let Some(done) = finished(folder) {
-        return Ok(done);
-    }
     let (ranks, out) = (Ranks::alone(), Some(&**folder));
     let new @ NewRun { data, preset, .. } = &args.new;
     let steps = new.given("steps").copied();
+    if let Some(done) = finished(folder) {
+        // An error if the run has another recipe or text.
+        let run = resume::earlier(out, steps, data.as_deref(), Some(new), &ranks)?.run;
+        if run.step == run.recipe.steps {
+            return Ok(done);
+        }
+    }
     let begin = || match folder.join("checkpoint.safetensors").exists() {
         true => resume::earlier(out, steps, data.as_deref(), Some(new), &ranks),
         false => fresh(new, out, &args.pages, &ranks),

@@ -44,23 +44,6 @@ impl Line {
     }
 }
 
-/// The lines of a file that can be read, each with its text, and what is wrong with the others. The last one may
-/// have been cut off with the process that wrote it.
-pub fn lines_of<T>(
-    text: &str,
-    read: impl Fn(&str) -> std::result::Result<T, String>,
-) -> (Vec<(T, &str)>, Vec<String>) {
-    let (mut lines, mut wrong) = (Vec::new(), Vec::new());
-    for (number, text) in (1..).zip(text.split_inclusive('\n')) {
-        match read(text) {
-            Ok(line) => lines.push((line, text)),
-            Err(_) if !text.ends_with('\n') => {}
-            Err(why) => wrong.push(format!("line {number}: {why}")),
-        }
-    }
-    (lines, wrong)
-}
-
 /// A step of training; steps are counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {

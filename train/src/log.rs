@@ -2,20 +2,16 @@
 
 use crate::files;
 use crate::folder::Folder;
-use crate::line::{Evaluation, Line, Step, lines_of};
+use crate::json_lines::{JsonLines, lines_of};
+use crate::line::{Evaluation, Line, Step};
 use crate::output::note;
 use crate::page::RunRecord;
 use crate::stop::{OrFailed, Result};
-use retrograd::nn::checkpoint::write_atomically;
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
 
 /// The log of a run, opened for appending.
 pub struct Log {
-    path: PathBuf,
-    file: File,
+    file: JsonLines,
     /// All lines so far.
     pub lines: Vec<Line>,
     /// The page of the run, which shows them.
@@ -54,25 +50,26 @@ impl Log {
                 unreadable.first().map_or_else(String::new, |why| format!(" ({why})")),
             );
         }
-        let file = begin(&path, &kept)?;
-        Ok(Log { path, file, lines, page: None })
+        let writing = format!("cannot write {}", path.display());
+        let file = JsonLines::begin(path, kept).or_failed(writing)?;
+        Ok(Log { file, lines, page: None })
     }
 
     /// Appends a line in one write, so that the file can be watched. If the file was removed, it is
     /// written again from the first line.
     pub fn write(&mut self, folder: &Folder, line: Line) -> Result<()> {
-        let text = json(&line);
+        self.file.add(&line);
         if let Some(page) = &mut self.page {
             page.line(folder, &line);
         }
         self.lines.push(line);
         folder.check()?;
-        if files::is_same(&self.file, &self.path).is_ok_and(|same| same) {
-            let written = self.file.write_all(text.as_bytes());
-            return written.or_failed(format!("cannot write {}", self.path.display()));
+        if self.file.is_there() {
+            let written = self.file.write();
+            return written.or_failed(format!("cannot write {}", self.file.path.display()));
         }
         self.write_again(folder)?;
-        note!("note: {} was removed or replaced; it is written again", self.path.display());
+        note!("note: {} was removed or replaced; it is written again", self.file.path.display());
         Ok(())
     }
 
@@ -86,10 +83,8 @@ impl Log {
     }
 
     fn write_again(&mut self, folder: &Folder) -> Result<()> {
-        let text: String = self.lines.iter().map(json).collect();
-        self.file = begin(&folder.log(), &text)?;
-        self.path = folder.log();
-        Ok(())
+        let writing = format!("cannot write {}", folder.log().display());
+        self.file.move_to(folder.log()).or_failed(writing)
     }
 
     pub fn steps(&self) -> impl Iterator<Item = Step> {
@@ -101,16 +96,4 @@ impl Log {
             .iter()
             .filter_map(|line| if let Line::Evaluation(e) = line { Some(*e) } else { None })
     }
-}
-
-/// A line as JSON.
-fn json(line: &Line) -> String {
-    serde_json::to_string(line).expect("numbers have a JSON form") + "\n"
-}
-
-/// Writes a log with this text, and opens it for appending.
-fn begin(path: &Path, text: &str) -> Result<File> {
-    write_atomically(path, text.as_bytes())
-        .and_then(|()| OpenOptions::new().append(true).open(path))
-        .or_failed(format!("cannot write {}", path.display()))
 }

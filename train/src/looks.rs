@@ -3,13 +3,11 @@
 
 use crate::files;
 use crate::folder::Folder;
-use crate::line::lines_of;
-use retrograd::nn::checkpoint::write_atomically;
+use crate::json_lines::lines_of;
 use retrograd::study::{RunLook, grouped};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io;
 
 /// A line of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,7 +61,7 @@ pub struct Memory {
 }
 
 impl Line {
-    fn step(&self) -> u64 {
+    pub fn step(&self) -> u64 {
         match self {
             Line::Start(start) => start.step,
             Line::Look(look) => look.step,
@@ -73,52 +71,16 @@ impl Line {
     }
 }
 
-/// The file, opened for appending.
-pub struct Looks {
-    file: File,
-}
-
-impl Looks {
-    /// The lines of the file up to a step, and how many are unreadable; none if there is no file. The last line
-    /// may have been cut off with the process that wrote it.
-    pub fn read(folder: &Folder, step: u64) -> io::Result<(Vec<Line>, usize)> {
-        let path = folder.looks();
-        let bytes = if path.exists() { files::read(&path)? } else { Vec::new() };
-        let text = String::from_utf8_lossy(&bytes);
-        let read = |text: &str| serde_json::from_str::<Line>(text).map_err(|e| e.to_string());
-        let (lines, unreadable) = lines_of(&text, read);
-        let lines = lines.into_iter().map(|(line, _)| line).filter(|line| line.step() <= step);
-        Ok((lines.collect(), unreadable.len()))
-    }
-
-    /// Writes a file with these lines, and opens it for appending.
-    pub fn begin(folder: &Folder, lines: &[Line]) -> io::Result<Looks> {
-        let path = folder.looks();
-        let text: String = lines.iter().map(json).collect();
-        write_atomically(&path, text.as_bytes())?;
-        Ok(Looks { file: OpenOptions::new().read(true).append(true).open(&path)? })
-    }
-
-    /// Copies the lines to a new file in this folder, and continues in it. They are read from the open file,
-    /// which may have been removed.
-    pub fn move_to(&mut self, folder: &Folder) -> io::Result<()> {
-        let mut text = Vec::new();
-        self.file.seek(SeekFrom::Start(0))?;
-        self.file.read_to_end(&mut text)?;
-        write_atomically(folder.looks(), &text)?;
-        self.file = OpenOptions::new().read(true).append(true).open(folder.looks())?;
-        Ok(())
-    }
-
-    /// Appends a line in one write.
-    pub fn write(&mut self, line: &Line) -> io::Result<()> {
-        self.file.write_all(json(line).as_bytes())
-    }
-}
-
-/// A line as JSON.
-fn json(line: &Line) -> String {
-    serde_json::to_string(line).expect("has a JSON form") + "\n"
+/// The lines of the file up to a step, and how many are unreadable; none if there is no file. The last line may
+/// have been cut off with the process that wrote it.
+pub fn read(folder: &Folder, step: u64) -> io::Result<(Vec<Line>, usize)> {
+    let path = folder.looks();
+    let bytes = if path.exists() { files::read(&path)? } else { Vec::new() };
+    let text = String::from_utf8_lossy(&bytes);
+    let read = |text: &str| serde_json::from_str::<Line>(text).map_err(|e| e.to_string());
+    let (lines, unreadable) = lines_of(&text, read);
+    let lines = lines.into_iter().map(|(line, _)| line).filter(|line| line.step() <= step);
+    Ok((lines.collect(), unreadable.len()))
 }
 
 /// The fields of a recipe as names of flags and texts of values. A seed is a name, not a quantity.

@@ -96,7 +96,7 @@ impl Preset {
 
 impl Recipe {
     /// The recipe with the parts of a configuration.
-    fn with_parts(self, parts: GptConfig) -> Recipe {
+    pub fn with_parts(self, parts: GptConfig) -> Recipe {
         let GptConfig { attention, key_heads, qk_norm, norm, mlp, positions, .. } = parts;
         Recipe { attention, key_heads, qk_norm, norm, mlp, positions, ..self }
     }

@@ -64,8 +64,8 @@ fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
     let (tokens, rows) = (tokenizer.vocab_size(), model.config().vocab);
     if tokens > rows {
         return usage(format!(
-            "the vocabularies differ: {kind} has {tokens} tokens, and {name} has weights for {rows}; name another \
-             one by --tokenizer, as --tokenizer byte, which has 256"
+            "the vocabularies differ: {kind} has {tokens} tokens, and {name} has weights for {rows}; name a tokenizer \
+             with at most so many by --tokenizer, such as the file that belongs to the weights"
         ));
     }
     let config = GptConfig { vocab: tokens, ..model.config().clone() };
@@ -76,18 +76,13 @@ fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
         width: config.width,
         context: config.context,
         dropout: config.dropout,
-        attention: config.attention,
-        key_heads: config.key_heads,
-        qk_norm: config.qk_norm,
-        norm: config.norm,
-        mlp: config.mlp,
-        positions: config.positions,
         batch: 4,
         steps: 200,
         lr: 1e-4,
-        config: Some(config),
+        config: Some(config.clone()),
         ..Recipe::default()
     };
+    let recipe = recipe.with_parts(config);
     let run = Run::new(recipe, None, tokenizer).or_else(usage)?;
     let weights: StateDict = model.state_dict();
     let of_tokens = run.model.state_dict().into_iter().map(|(name, new)| {

@@ -31,7 +31,9 @@ impl Source {
 
 /// A text and its source.
 pub struct Text {
+    /// Where it is from.
     pub source: Source,
+    /// Its files.
     pub documents: Documents,
 }
 
@@ -135,41 +137,4 @@ fn is_pipe(path: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_pipe(_: &Path) -> bool {
     false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_that_was_trained_with_its_line_ends_keeps_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("text");
-        fs::write(&file, "one\r\ntwo").unwrap();
-        let text = |earlier: Option<&Source>| Text::read(Some(&file), earlier).unwrap();
-        let unchanged = Documents::read_unchanged(&file).unwrap();
-        let earlier = Source { file: None, fingerprint: unchanged.fingerprint() };
-        assert_eq!(text(Some(&earlier)).documents, unchanged);
-        let now = text(None);
-        assert_eq!(now.documents.texts().collect::<String>(), "one\ntwo");
-        assert_eq!(text(Some(&now.source)).documents, now.documents);
-    }
-
-    #[test]
-    fn beginnings_are_not_empty() {
-        // The last tenth is what is held out.
-        let of = |held_out: &str| {
-            let text = "x".repeat(9 * held_out.chars().count()) + held_out;
-            let source = Source { file: None, fingerprint: 0 };
-            Text { source, documents: Documents::of(text) }.beginnings()
-        };
-        let long = "a line of more than forty characters, to be shown";
-        assert_eq!(of(&format!("rest\n{long}\n\n{long}\nand more")), [format!("{long}\nand more")]);
-        assert_eq!(of(&format!("rest\n{long}\nshort\n")), [long]);
-        assert_eq!(of("\nAda\n\nGrace\nEmmy\n"), ["Ada", "Grace", "Emmy"]);
-        assert_eq!(of("\r\nAda\r\nGrace\r\n"), ["Ada", "Grace"]);
-        assert_eq!(of(" only one line\n"), ["only one line"]);
-        assert_eq!(of("\n\n\n"), ["\n"]);
-        assert_eq!(of(" \n "), [" "]);
-    }
 }

@@ -29,7 +29,7 @@
 //! variable.
 
 use crate::graph::{Node, Rule, Var};
-use crate::operation::Call;
+use crate::op::Call;
 use retrograd_tensor::observe::{Event, is_observed, report};
 use retrograd_tensor::{Element, Real, Shape, Tensor};
 use std::panic::Location;

@@ -3,7 +3,7 @@
 
 use crate::graph::{InputGrads, Var};
 use crate::observe::saved;
-use crate::operation::{Kind, Op};
+use crate::op::{Kind, Op};
 use retrograd_tensor::ops::binary::Operator;
 use retrograd_tensor::{Real, Tensor};
 use std::ops;

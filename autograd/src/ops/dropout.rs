@@ -1,7 +1,7 @@
 //! Dropout, which keeps its key and not its mask.
 
 use crate::graph::{InputGrads, Var};
-use crate::operation::Op;
+use crate::op::Op;
 use retrograd_tensor::Real;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;

@@ -5,7 +5,7 @@
 //! loss of `N²` pairs; PyTorch warns there.
 
 use crate::graph::{InputGrads, Var};
-use crate::operation::Op;
+use crate::op::Op;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::ops::loss::Reduction;
 use retrograd_tensor::ops::unary::Huber;

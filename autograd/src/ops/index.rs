@@ -2,7 +2,7 @@
 
 use crate::graph::{InputGrads, Var};
 use crate::observe::saved;
-use crate::operation::Op;
+use crate::op::Op;
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::{Integer, Real, Shape, Tensor};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Joining and padding.
 
 use crate::graph::{InputGrads, Var};
-use crate::operation::{Kind, Op};
+use crate::op::{Kind, Op};
 use retrograd_tensor::{Real, Tensor};
 
 static CAT: Op = Op::new("cat", &["x.."])

@@ -3,10 +3,10 @@
 
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
-use crate::op::{Fused, Slot, constant_result, is_recorded};
-use crate::operation::{Kind, Op, Product};
+use crate::op::{Kind, Op, Product};
 use crate::ops::matmul::gradient_of_transpose;
 use crate::ops::pointwise::PointwiseFn;
+use crate::record::{Fused, Slot, constant_result, is_recorded};
 use retrograd_tensor::{Real, Tensor};
 
 static LINEAR: Op = Op::new("linear", &["x", "w", "b?", "r?"])

@@ -2,8 +2,8 @@
 
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
-use crate::op::{Fused, Slot, constant_result, is_recorded};
-use crate::operation::{Op, Product};
+use crate::op::{Op, Product};
+use crate::record::{Fused, Slot, constant_result, is_recorded};
 use retrograd_tensor::observe::is_observed;
 use retrograd_tensor::ops::loss::{CrossEntropy, LogSums, Reduction};
 use retrograd_tensor::{Integer, Real, Shape, Tensor};

@@ -1,7 +1,7 @@
 //! Matrix multiplication.
 
 use crate::graph::{InputGrads, Var};
-use crate::operation::{Kind, Op};
+use crate::op::{Kind, Op};
 use retrograd_tensor::Real;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;

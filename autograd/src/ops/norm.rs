@@ -1,8 +1,8 @@
 //! Normalisation along the last axis, or the last axes.
 
 use crate::graph::{Cx, InputGrads, Var};
-use crate::op::{Fused, Slot};
-use crate::operation::Op;
+use crate::op::Op;
+use crate::record::{Fused, Slot};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Axes, Real, Shape, Tensor};
 

@@ -3,7 +3,7 @@
 use crate::algebra;
 use crate::graph::{InputGrads, Var};
 use crate::observe::saved;
-use crate::operation::{Call, Formula, Kind, Op};
+use crate::op::{Call, Formula, Kind, Op};
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves, formulas};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt::{self, Debug};

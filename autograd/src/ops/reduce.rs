@@ -2,8 +2,8 @@
 
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
-use crate::op::{Fused, Slot};
-use crate::operation::{Kind, Op};
+use crate::op::{Kind, Op};
+use crate::record::{Fused, Slot};
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::shape::inverse_order;
 use retrograd_tensor::{Axes, AxisSet, IntoShape, Real, Shape, Tensor};

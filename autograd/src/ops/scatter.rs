@@ -3,9 +3,9 @@
 
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
-use crate::op::{Fused, Slot};
-use crate::operation::Op;
+use crate::op::Op;
 use crate::ops::binary::VarOrNumber;
+use crate::record::{Fused, Slot};
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::indexing::Indices;
 use retrograd_tensor::layout::Layout;

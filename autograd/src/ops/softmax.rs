@@ -2,8 +2,8 @@
 
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
-use crate::op::{Fused, Slot};
-use crate::operation::Op;
+use crate::op::Op;
+use crate::record::{Fused, Slot};
 use retrograd_tensor::{Real, Tensor};
 
 static SOFTMAX: Op =

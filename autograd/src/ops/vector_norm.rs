@@ -3,7 +3,7 @@
 use super::reduce::spread;
 use crate::graph::{InputGrads, Var};
 use crate::observe::saved;
-use crate::operation::Op;
+use crate::op::Op;
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::ops::vector_norm::{check_normalize, check_vector_norm};
 use retrograd_tensor::{Axes, AxisSet, Real, Tensor};

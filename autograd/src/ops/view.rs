@@ -1,7 +1,7 @@
 //! Views. Their adjoints are views too, or put elements back where they came from.
 
 use crate::graph::{InputGrads, Var};
-use crate::operation::{Kind, Op};
+use crate::op::{Kind, Op};
 use retrograd_tensor::error::{OrPanic, Result};
 use retrograd_tensor::indexing::Indices;
 use retrograd_tensor::layout::Layout;

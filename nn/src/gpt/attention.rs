@@ -97,18 +97,8 @@ impl<T: Real> LayerCx<'_, T> {
     }
 }
 
-/// An [`Incremental`] variant as a layer of a model, with the causal mask.
-///
-/// ```
-/// use retrograd::nn::{attention::{HeadSizes, Projections, SoftcapAttention}, attention_layer};
-/// use retrograd::prelude::*;
-///
-/// let config = GptConfig { vocab: 10, context: 8, layers: 2, heads: 2, width: 16, ..Default::default() };
-/// let model = Gpt::<f32>::with_attention(config, &mut Rng::new(1), |_, rng| {
-///     attention_layer(SoftcapAttention::new(Projections::new(HeadSizes::new(16, 2), rng), 30.0))
-/// });
-/// assert!(model.is_ok());
-/// ```
+/// An [`Incremental`] variant as a layer of a model, with the causal mask, for
+/// [`Gpt::with_attention`](crate::Gpt::with_attention).
 pub fn attention_layer<T: Real, A: Incremental<T> + 'static>(
     attention: A,
 ) -> Arc<dyn CausalAttention<T>> {

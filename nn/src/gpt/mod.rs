@@ -111,8 +111,10 @@ impl<T: Real> Gpt<T> {
     }
 
     /// A model whose layers have this attention: `attention` is called with the number of each layer,
-    /// counted from 0. The configuration determines the other parts. Its options for attention
-    /// and biases of positions have no effect.
+    /// counted from 0. [`attention_layer`](crate::attention_layer) makes one of an
+    /// [`Incremental`](crate::attention::Incremental). The configuration determines the other parts. Its
+    /// options for attention have no effect: rotary positions, windows, key heads, dropout and
+    /// initialisation of the attention are those of the layer.
     ///
     /// # Errors
     /// As [`GptConfig::check`], or if there is no memory for a parameter.

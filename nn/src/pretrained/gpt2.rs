@@ -19,16 +19,6 @@ const LINEAR: [&str; 4] = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj
 /// The weights of the linear layers are transposed, because `Conv1D` stores `[inputs, outputs]`.
 /// `transformer.` at the beginning of names may be missing, as in files of `GPT2Model`. Causal masks
 /// (`attn.bias`, `attn.masked_bias`) are left out.
-///
-/// ```no_run
-/// use retrograd::nn::pretrained;
-/// use retrograd::prelude::*;
-/// fn load(model: &Gpt) -> Result<(), Box<dyn std::error::Error>> {
-///     let file = Checkpoint::load("gpt2/model.safetensors")?;
-///     model.load_state_dict(&pretrained::gpt2().import(&file)?)?;
-///     Ok(())
-/// }
-/// ```
 pub fn gpt2() -> StateMap {
     let mut map = StateMap::new().strip_prefix("module").strip_prefix("_orig_mod");
     for part in ["wte.weight", "wpe.weight", "h.**", "ln_f.**"] {

@@ -81,8 +81,8 @@ impl fmt::Display for TextError {
                 };
                 write!(
                     f,
-                    "the vocabulary does not contain {}{more}; it contains {known:?}. \
-                     `Tokenizer::bytes()`, or `--tokenizer byte`, encodes every text",
+                    "the vocabulary does not contain {}{more}; it contains {known:?}. A model that is trained with \
+                     bytes as tokens (`Tokenizer::bytes()`, `--tokenizer byte`) reads every text",
                     shown.join(", ")
                 )
             }

@@ -36,19 +36,6 @@ impl XRay {
 
     /// Also shows the norm of the last update of each parameter, relative to its norm before: `before` are the
     /// parameters ([`Module::state_dict`]) from before the update.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    ///
-    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
-    /// let x = Var::constant(Tensor::ones([4, 3]));
-    /// let loss = || model.forward(&x, &mut Pass::eval()).square().mean(..);
-    /// let before = model.state_dict();
-    /// let mut sgd = Sgd::new(&model, SgdConfig { lr: 1e3, ..SgdConfig::default() }).unwrap();
-    /// sgd.step(&loss().backward()).unwrap();
-    /// let step = XRay::of(&model).updates(&model, &before).record(|| loss().backward());
-    /// assert!(step.findings()[0].contains("was changed by"));
-    /// ```
     pub fn updates<T: Real, M: Module<T>>(mut self, model: &M, before: &StateDict<T>) -> XRay {
         for (name, param) in model.named_parameters() {
             if let Some(old) = before.get(&name) {

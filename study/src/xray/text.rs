@@ -137,17 +137,6 @@ impl RecordedStep {
     /// without a gradient and where their way to the result is cut, updates of more than a tenth of the norm of a
     /// parameter, runs of the recorded code that differ, and, with [`XRay::checked`](crate::XRay::checked), gradients
     /// that are not the central difference of the loss. Empty if nothing was found.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    ///
-    /// let (w, v) = (Var::leaf(Tensor::scalar(2.0f32)), Var::leaf(Tensor::scalar(3.0f32)));
-    /// let step = XRay::new("").leaf("w", &w).leaf("v", &v).record(|| {
-    ///     (&w * &v.exp().detach()).backward()
-    /// });
-    /// let findings = step.findings();
-    /// assert!(findings[0].starts_with("v has no gradient: `mul` (") && findings[0].contains("detached"));
-    /// ```
     pub fn findings(&self) -> Vec<String> {
         let data = &self.data;
         let tape = Tape::new(data);

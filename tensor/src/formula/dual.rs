@@ -10,26 +10,6 @@ use std::f64::consts::FRAC_2_SQRT_PI;
 /// A number is the pair `(x, x')`. Where a formula has a kink (`abs`, `min`, `max`, `select`), the
 /// derivative comes from the side that gives the value; for `abs` at 0 it is 0.
 ///
-/// ```
-/// use retrograd::tensor::Real;
-/// use retrograd::tensor::formula::{Dual, Expr};
-/// use retrograd::tensor::ops::{activation::Gelu, pointwise::Pointwise};
-/// use retrograd::tensor::settings::level;
-/// use retrograd::tensor::simd::{Kernel, Lanes};
-///
-/// /// The derivative of GELU at a point.
-/// struct Derivative(f64);
-/// impl Kernel<f64> for Derivative {
-///     type Out = f64;
-///     fn run<S: Lanes<f64>>(self, s: S) -> f64 {
-///         let x = Expr::new(Dual(s), (s.splat(self.0), s.splat(1.0)));
-///         let (_, derivative) = Gelu.f(x).value();
-///         s.max_lane(derivative)
-///     }
-/// }
-/// assert_eq!(f64::dispatch(level(), Derivative(0.0)), 0.5);
-/// ```
-///
 /// Clifford 1873; Griewank, Walther: *Evaluating Derivatives*, 2008, chapter 3.
 #[derive(Clone, Copy, Debug)]
 pub struct Dual<A>(pub A);

@@ -1,13 +1,17 @@
-//! Vectors that count the operations on them: the arithmetic of a formula, for reports.
+//! A formula on vectors without values, which counts the operations on them: its arithmetic, for reports.
 
-use super::portable::Portable;
 use super::{F32_LANES, Kernel, Lanes};
 use crate::formula::Algebra;
 use std::cell::Cell;
 
-/// Token of counted operations on sixteen lanes.
+/// Token of counted operations. Every number that leaves the vectors is 1, and every truth value is false, so
+/// a formula takes the way of ordinary numbers. Without values, the code of a formula is small.
 #[derive(Clone, Copy, Debug)]
 pub struct Counting;
+
+/// A vector of numbers or truth values, which are not computed.
+#[derive(Clone, Copy, Debug)]
+pub struct Vector;
 
 thread_local! {
     static OPERATIONS: Cell<u64> = const { Cell::new(0) };
@@ -29,44 +33,41 @@ impl Counting {
     }
 }
 
-type V = <Portable as Algebra<f32>>::V;
-type M = <Portable as Algebra<f32>>::M;
-
-/// Methods of [`Portable`], each of which counts as a number of operations.
+/// Methods that count as a number of operations, with the value of their results.
 macro_rules! counted {
-    ($($n:literal $f:ident($($x:ident: $t:ty),*) -> $out:ty;)+) => {$(
-        fn $f(self, $($x: $t),*) -> $out {
+    ($out:ty = $value:expr; $($n:literal $f:ident($($t:ty),*);)+) => {$(
+        fn $f(self $(, _: $t)*) -> $out {
             count($n);
-            Portable.$f($($x),*)
+            $value
         }
     )+};
 }
 
 impl Algebra<f32> for Counting {
-    type V = V;
-    type M = M;
+    type V = Vector;
+    type M = Vector;
 
-    counted! {
-        0 splat(x: f32) -> V;
-        1 add(a: V, b: V) -> V;
-        1 sub(a: V, b: V) -> V;
-        1 mul(a: V, b: V) -> V;
-        1 div(a: V, b: V) -> V;
-        2 fma(a: V, b: V, c: V) -> V;
-        0 neg(a: V) -> V;
-        0 abs(a: V) -> V;
-        1 sqrt(a: V) -> V;
-        1 round(a: V) -> V;
-        1 min(a: V, b: V) -> V;
-        1 max(a: V, b: V) -> V;
-        0 lt(a: V, b: V) -> M;
-        0 le(a: V, b: V) -> M;
-        0 eq(a: V, b: V) -> M;
-        0 is_nan(a: V) -> M;
-        0 and(a: M, b: M) -> M;
-        0 or(a: M, b: M) -> M;
-        0 not(a: M) -> M;
-        0 select(m: M, a: V, b: V) -> V;
+    counted! { Vector = Vector;
+        0 splat(f32);
+        1 add(Vector, Vector);
+        1 sub(Vector, Vector);
+        1 mul(Vector, Vector);
+        1 div(Vector, Vector);
+        2 fma(Vector, Vector, Vector);
+        0 neg(Vector);
+        0 abs(Vector);
+        1 sqrt(Vector);
+        1 round(Vector);
+        1 min(Vector, Vector);
+        1 max(Vector, Vector);
+        0 lt(Vector, Vector);
+        0 le(Vector, Vector);
+        0 eq(Vector, Vector);
+        0 is_nan(Vector);
+        0 and(Vector, Vector);
+        0 or(Vector, Vector);
+        0 not(Vector);
+        0 select(Vector, Vector, Vector);
     }
 
     super::elementary::elementary_f32!();
@@ -75,25 +76,23 @@ impl Algebra<f32> for Counting {
 impl Lanes<f32> for Counting {
     const N: usize = F32_LANES;
 
-    counted! {
-        0 load(x: &[f32]) -> V;
-        0 store(v: V, out: &mut [f32]) -> ();
-        0 load_or(x: &[f32], fill: f32) -> V;
-        0 store_part(v: V, out: &mut [f32]) -> ();
-        2 product_residual(a: V, b: V, c: V) -> V;
-        0 copysign(a: V, sign: V) -> V;
-        0 any(m: M) -> bool;
-        0 mask_from_bits(bits: u64) -> M;
-        0 load_mask(m: &[bool]) -> M;
-        1 exp2i(n: V) -> V;
-        1 ldexp(a: V, n: V) -> V;
-        0 frexp(a: V) -> (V, V);
-        1 sum(v: V) -> f32;
-        1 product(v: V) -> f32;
-        1 min_lane(v: V) -> f32;
-        1 max_lane(v: V) -> f32;
-        0 transpose(rows: [V; F32_LANES]) -> [V; F32_LANES];
+    counted! { Vector = Vector;
+        0 load(&[f32]);
+        0 load_or(&[f32], f32);
+        2 product_residual(Vector, Vector, Vector);
+        0 copysign(Vector, Vector);
+        0 mask_from_bits(u64);
+        0 load_mask(&[bool]);
+        1 exp2i(Vector);
+        1 ldexp(Vector, Vector);
+        1 map(Vector, impl Fn(f32) -> f32);
+        1 map2(Vector, Vector, impl Fn(f32, f32) -> f32);
     }
+    counted! { () = (); 0 store(Vector, &mut [f32]); 0 store_part(Vector, &mut [f32]); }
+    counted! { bool = false; 0 any(Vector); }
+    counted! { f32 = 1.0; 1 sum(Vector); 1 product(Vector); 1 min_lane(Vector); 1 max_lane(Vector); }
+    counted! { (Vector, Vector) = (Vector, Vector); 0 frexp(Vector); }
+    counted! { [Vector; F32_LANES] = [Vector; F32_LANES]; 0 transpose([Vector; F32_LANES]); }
 
     #[inline(never)]
     fn call<X, Y>(self, x: X, f: impl Fn(X) -> Y) -> Y {
@@ -102,15 +101,7 @@ impl Lanes<f32> for Counting {
     fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
         k.run(self)
     }
-    fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {
-        count(1);
-        Portable.map(v, f)
-    }
-    fn map2(self, a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V {
-        count(1);
-        Portable.map2(a, b, f)
-    }
-    fn pow(self, a: V, b: V) -> V {
+    fn pow(self, a: Vector, b: Vector) -> Vector {
         super::math::pow(self, a, b)
     }
 }

@@ -32,7 +32,7 @@ mod math;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 mod one;
-pub(crate) mod portable;
+mod portable;
 mod prefetch;
 
 pub(crate) use counting::Counting;

@@ -6,6 +6,8 @@ mod table;
 mod tasks;
 mod train;
 
+pub use table::learned;
+
 use crate::output::{note, say};
 use crate::ranks::Ranks;
 use crate::stop::{self, OrFailed, Result};

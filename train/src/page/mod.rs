@@ -4,13 +4,14 @@ mod about;
 mod measure;
 mod restore;
 
-pub use measure::limit;
+pub use measure::{limit, scales};
 pub use restore::restored;
 
 use crate::facts::processes;
 use crate::folder::Folder;
+use crate::json_lines::{JsonLines, json};
 use crate::line::Line;
-use crate::looks::{self, Event, Looks, Memory};
+use crate::looks::{self, Event, Memory};
 use crate::output::note;
 use crate::presets::Preset;
 use crate::progress::duration;
@@ -18,8 +19,8 @@ use crate::session::{LR_TOO_HIGH, Session};
 use crate::stop::Stop;
 use crate::watch::Norms;
 use about::about;
-use measure::{Limit, heads, scales};
-use restore::add;
+use measure::{Limit, heads};
+use restore::{add, add_look};
 use retrograd::nn::Sampler;
 use retrograd::nn::training::Purpose;
 use retrograd::prelude::*;
@@ -49,7 +50,7 @@ pub fn look_every(steps: u64, eval_every: u64) -> u64 {
 /// written is reported once: training goes on without it.
 pub struct RunRecord {
     page: RunPage,
-    looks: Option<Looks>,
+    looks: Option<JsonLines>,
     sentence: Tensor<i64>,
     prompt: Vec<i64>,
     /// The time of the last write, and how long it took.
@@ -76,14 +77,11 @@ impl RunRecord {
     ) -> RunRecord {
         let began = Instant::now();
         let Session { run, folder, .. } = *session;
-        let (earlier, unreadable) = match log.is_empty() {
-            true => (Vec::new(), Ok(0)),
-            false => Looks::read(folder, run.step)
-                .map_or_else(|e| (Vec::new(), Err(e)), |(lines, n)| (lines, Ok(n))),
-        };
-        let (start, sentence, prompt) = about(session, preset, &earlier, limit);
         let is_new = log.is_empty();
-        let mut lines = earlier;
+        let read = if is_new { Ok((Vec::new(), 0)) } else { looks::read(folder, run.step) };
+        let (mut lines, unreadable) =
+            read.map_or_else(|e| (Vec::new(), Err(e)), |(lines, n)| (lines, Ok(n)));
+        let (start, sentence, prompt) = about(session, preset, &lines, limit);
         let verb = if is_new { "The program started" } else { "The program started again" };
         let changed = run.history.changed_steps.last().filter(|c| c.at == run.step && !is_new);
         let changed = changed.map_or(String::new(), |c| {
@@ -110,7 +108,7 @@ impl RunRecord {
             has_warned: false,
             has_ended: false,
         };
-        match Looks::begin(folder, &lines) {
+        match JsonLines::begin(folder.looks(), lines.iter().map(json).collect()) {
             Ok(looks) => record.looks = Some(looks),
             Err(e) => record.warn(&folder.looks().display().to_string(), &e),
         }
@@ -146,7 +144,6 @@ impl RunRecord {
         let (folder, step) = (session.folder, session.step());
         if let Some(norms) = norms {
             let PoolStats { live, peak, .. } = pool_stats();
-            self.page.memory(step, live, peak);
             self.append(folder, &looks::Line::Memory(Memory { step, live, peak }));
             let Norms { grad_norms, updates } = norms;
             let look = RunLook {
@@ -157,11 +154,7 @@ impl RunRecord {
                 updates,
                 scales: scales(&session.run.model, &self.sentence),
             };
-            let line = looks::Line::Look(look);
-            self.append(folder, &line);
-            if let looks::Line::Look(look) = line {
-                self.page.look(look);
-            }
+            self.append(folder, &looks::Line::Look(look));
         }
         self.cost += start.elapsed();
         let is_recent = |(at, took): &(Instant, Duration)| {
@@ -248,7 +241,6 @@ impl RunRecord {
             }
         };
         let event = Event { step: self.last, kind: kind.into(), text };
-        self.page.event(event.step, &event.kind, &event.text);
         self.append(folder, &looks::Line::Event(event));
         self.page.status(status);
         self.write_as_it_is(folder);
@@ -257,18 +249,18 @@ impl RunRecord {
     /// Continues in another folder.
     pub fn move_to(&mut self, folder: &Folder) {
         self.moved = Some(folder.page());
-        if let Some(looks) = &mut self.looks {
-            match looks.move_to(folder) {
-                Ok(()) => {}
-                Err(e) => self.warn(&folder.looks().display().to_string(), &e),
-            }
+        if let Some(Err(e)) = self.looks.as_mut().map(|looks| looks.move_to(folder.looks())) {
+            self.warn(&folder.looks().display().to_string(), &e);
         }
     }
 
+    /// Adds a line of the looks to the page and to its file.
     fn append(&mut self, folder: &Folder, line: &looks::Line) {
-        if let Some(looks) = &mut self.looks
-            && (self.moved.is_some() || folder.check().is_ok())
-            && let Err(e) = looks.write(line)
+        add_look(&mut self.page, line);
+        let Some(looks) = &mut self.looks else { return };
+        looks.add(line);
+        if (self.moved.is_some() || folder.check().is_ok())
+            && let Err(e) = looks.write()
         {
             self.warn(&folder.looks().display().to_string(), &e);
         }

@@ -1,64 +1,42 @@
 //! Ranks that are killed, interrupted or differ: a clear end, and nothing lost.
 
-use crate::launch::{checkpoint, kill, mpiexec, ranks_of, run, setting, start};
-use crate::program::{Ended, Place, wait_until};
-use retrograd::nn::checkpoint::Checkpoint;
+use crate::launch::{mpiexec, ranks_of, run, setting, start};
+use crate::program::{Ended, FAILED, Place, USAGE, kill, wait_until};
+use retrograd::prelude::Rng;
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const RECIPE: &[&str] = &[
-    "train",
-    "--preset",
-    "tiny",
-    "--shards",
-    "4",
-    "--steps",
-    "600",
-    "--eval-every",
-    "40",
-    "--quiet",
-];
+const RECIPE: &str = "train --preset tiny --shards 4 --steps 600 --eval-every 40 --quiet";
 
 fn steps_logged(place: &Place, folder: &str) -> usize {
-    let log = fs::read_to_string(place.path(folder).join("log.jsonl")).unwrap_or_default();
-    log.lines().filter(|line| line.contains("\"ms\"")).count()
-}
-
-/// Numbers that look random, the same in each run of the test.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % n
-    }
+    place.lines(folder).iter().filter(|line| line.contains("\"ms\"")).count()
 }
 
 #[test]
 fn runs_survive_killed_ranks() {
     let kills = setting("RETROGRAD_MPI_KILLS", 4);
     let place = Place::new();
-    place.run(&[RECIPE, &["--out", "undisturbed"]].concat()).ok();
-    let expected = checkpoint(&place, "undisturbed");
-    let mut random = Random(17);
+    place.ok(&format!("{RECIPE} --out undisturbed"));
+    let expected = place.checkpoint("undisturbed");
+    let mut random = Rng::new(17);
     let (mut done, mut run_number) = (0, 0);
     while done < kills {
         run_number += 1;
         let out = format!("run{run_number}");
-        let mut args = [RECIPE, &["--out", &out]].concat();
+        let mut line = format!("{RECIPE} --out {out}");
         loop {
-            let ranks = 1 + random.below(4) as usize;
-            let mut child = start(&place, ranks, &args);
-            let begun = || place.path(&out).join("checkpoint.safetensors").exists();
+            let ranks = 1 + random.below(4);
+            let mut child = start(&place, ranks, &line);
+            let begun = || place.exists(&format!("{out}/checkpoint.safetensors"));
             let begin = Instant::now();
-            let wait = Duration::from_millis(random.below(1500));
+            let wait = Duration::from_millis(random.below(1500) as u64);
             while child.try_wait().unwrap().is_none() && (!begun() || begin.elapsed() < wait) {
                 sleep(Duration::from_millis(1));
             }
             let victims = ranks_of(&place);
             if done < kills && child.try_wait().unwrap().is_none() && !victims.is_empty() {
-                kill("KILL", victims[random.below(victims.len() as u64) as usize]);
+                kill("KILL", victims[random.below(victims.len())]);
                 done += 1;
             }
             let killed = Instant::now();
@@ -73,10 +51,10 @@ fn runs_survive_killed_ranks() {
                 assert!(end.elapsed() < Duration::from_secs(60), "no rank is left");
                 sleep(Duration::from_millis(5));
             }
-            Checkpoint::load(place.path(&out).join("checkpoint.safetensors")).unwrap();
-            args = vec!["resume", "--eval-every", "40", "--quiet", "--out", &out];
+            place.loaded(&out);
+            line = format!("resume --eval-every 40 --quiet --out {out}");
         }
-        assert!(checkpoint(&place, &out) == expected, "{out}");
+        assert!(place.checkpoint(&out) == expected, "{out}");
     }
     println!(
         "{done} ranks were killed in {run_number} runs, each of which ended with the same bytes"
@@ -86,11 +64,11 @@ fn runs_survive_killed_ranks() {
 #[test]
 fn an_interrupt_saves_the_run() {
     let place = Place::new();
-    place.run(&[RECIPE, &["--out", "undisturbed"]].concat()).ok();
+    place.ok(&format!("{RECIPE} --out undisturbed"));
     // A run that ends before the signal arrives shows nothing.
     let interrupted = (1..10).find_map(|attempt| {
         let out = format!("run{attempt}");
-        let mut child = start(&place, 2, &[RECIPE, &["--out", &out]].concat());
+        let mut child = start(&place, 2, &format!("{RECIPE} --out {out}"));
         while child.try_wait().unwrap().is_none() && steps_logged(&place, &out) < 20 {
             sleep(Duration::from_millis(1));
         }
@@ -100,26 +78,26 @@ fn an_interrupt_saves_the_run() {
         ended.err.contains("Stopped after step").then_some(out)
     });
     let out = interrupted.expect("one of the runs was saved by an interrupt");
-    run(&place, 3, &["resume", "--eval-every", "40", "--quiet", "--out", &out]).ok();
-    assert!(checkpoint(&place, &out) == checkpoint(&place, "undisturbed"));
+    run(&place, 3, &format!("resume --eval-every 40 --quiet --out {out}")).ok();
+    assert!(place.checkpoint(&out) == place.checkpoint("undisturbed"));
 }
 
 #[test]
 fn a_folder_that_is_removed_ends_all_ranks() {
     let place = Place::new();
-    let mut child = start(&place, 3, &[RECIPE, &["--out", "run"]].concat());
+    let mut child = start(&place, 3, &format!("{RECIPE} --out run"));
     wait_until(&mut child, || steps_logged(&place, "run") > 20);
     fs::rename(place.path("run"), place.path("moved")).unwrap();
-    Ended::of(child)
-        .failed(1, &["the folder of the run, run, was deleted, emptied or renamed", "run-2"]);
-    Checkpoint::load(place.path("run-2/checkpoint.safetensors")).unwrap();
+    let said = ["the folder of the run, run, was deleted, emptied or renamed", "run-2"];
+    Ended::of(child).failed(FAILED, &said);
+    place.loaded("run-2");
 }
 
 #[test]
 fn ranks_that_differ_are_refused() {
     let place = Place::new();
-    let example = place.retrograd(&[]);
-    let program = example.get_program();
+    let command = place.command("");
+    let program = command.get_program();
     let two = |first: &[&str], second: &[&str]| {
         let mut command = mpiexec(&place, &["-n", "1"]);
         command.arg(program).args(first).args([":", "-n", "1"]).arg(program).args(second);
@@ -128,17 +106,17 @@ fn ranks_that_differ_are_refused() {
     let same = ["train", "--preset", "tiny", "--steps", "3", "--shards", "2", "--out", "run"];
     let mut other = same;
     other[4] = "4";
-    two(&same, &other).failed(2, &["rank 1 differs from rank 0 in flags", "\"4\""]);
-    assert!(!place.path("run").exists());
+    two(&same, &other).failed(USAGE, &["rank 1 differs from rank 0 in flags", "\"4\""]);
+    assert!(!place.exists("run"));
 
     // Other bits: multiply-adds that are not fused.
     let mut command = mpiexec(&place, &["-n", "1"]);
     command.arg(program).args(same).args([":", "-n", "1", "env", "RETROGRAD_SIMD=scalar"]);
     Ended::of(command.arg(program).args(same).spawn().unwrap()).failed(
-        2,
+        USAGE,
         &["rank 1 differs from rank 0 in arithmetic", "rank 1: separate multiplications"],
     );
-    assert!(!place.path("run").exists());
+    assert!(!place.exists("run"));
 
     // Another text under the same name.
     for (folder, text) in [("a", "one text ".repeat(100)), ("b", "another text ".repeat(100))] {
@@ -149,18 +127,18 @@ fn ranks_that_differ_are_refused() {
     let mut command = mpiexec(&place, &["-wdir"]);
     command.arg(place.path("a")).args(["-n", "1"]).arg(program).args(flags);
     command.args([":", "-wdir"]).arg(place.path("b")).args(["-n", "1"]).arg(program).args(flags);
-    Ended::of(command.spawn().unwrap()).failed(2, &["rank 1 differs from rank 0 in text"]);
+    Ended::of(command.spawn().unwrap()).failed(USAGE, &["rank 1 differs from rank 0 in text"]);
 }
 
 #[test]
 fn invalid_usage_is_reported_once() {
     let place = Place::new();
-    let ended = run(&place, 3, &["train", "--preset", "tiny", "--shards", "2"]);
+    let ended = run(&place, 3, "train --preset tiny --shards 2");
     assert_eq!(ended.err.matches("error:").count(), 1, "{ended:?}");
-    ended.failed(2, &["3 ranks cannot share a batch of 2 shards", "--shards 4"]);
-    let ended = run(&place, 2, &["train", "--bogus"]);
+    ended.failed(USAGE, &["3 ranks cannot share a batch of 2 shards", "--shards 4"]);
+    let ended = run(&place, 2, "train --bogus");
     assert_eq!(ended.err.matches("error:").count(), 1, "{ended:?}");
-    let ended = run(&place, 2, &["train", "--data", "missing"]);
+    let ended = run(&place, 2, "train --data missing");
     assert_eq!(ended.err.matches("cannot read missing").count(), 1, "{ended:?}");
-    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.code, Some(FAILED));
 }

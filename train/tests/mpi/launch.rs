@@ -14,15 +14,15 @@ pub fn mpiexec(place: &Place, before: &[&str]) -> Command {
 }
 
 /// Starts `retrograd` on so many ranks of one thread.
-pub fn start(place: &Place, ranks: usize, args: &[&str]) -> Child {
-    let example = place.retrograd(args);
+pub fn start(place: &Place, ranks: usize, line: &str) -> Child {
+    let program = place.command(line);
     let mut command = mpiexec(place, &["-n", &ranks.to_string()]);
-    command.arg(example.get_program()).args(args).args(["--threads", "1"]);
+    command.arg(program.get_program()).args(program.get_args()).args(["--threads", "1"]);
     command.spawn().expect("mpiexec is installed")
 }
 
-pub fn run(place: &Place, ranks: usize, args: &[&str]) -> Ended {
-    Ended::of(start(place, ranks, args))
+pub fn run(place: &Place, ranks: usize, line: &str) -> Ended {
+    Ended::of(start(place, ranks, line))
 }
 
 /// The process ids of the ranks that run in a folder.
@@ -38,17 +38,7 @@ pub fn ranks_of(place: &Place) -> Vec<u32> {
     processes.filter(|process| is_rank(process)).filter_map(|process| id(&process)).collect()
 }
 
-pub fn kill(signal: &str, process: u32) {
-    // It may have ended already.
-    let _ = Command::new("kill").args([&format!("-{signal}"), &process.to_string()]).status();
-}
-
 /// A number from the environment.
 pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
-
-/// The bytes of the last checkpoint in a folder of the place.
-pub fn checkpoint(place: &Place, folder: &str) -> Vec<u8> {
-    fs::read(place.path(folder).join("checkpoint.safetensors")).unwrap()
 }

@@ -1,31 +1,22 @@
 //! A complete run: its output and its files.
 
-use crate::program::Place;
+use crate::program::{FAILED, Place, TINY};
 use serde_json::Value;
-use std::fs;
-
-fn log(place: &Place, folder: &str) -> Vec<Value> {
-    let text = fs::read_to_string(place.path(folder).join("log.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
 
 /// A page of the attention during training, and one of a sample.
 #[test]
 fn attention_pages_of_a_run_and_of_a_sample() {
     let place = Place::new();
-    let page = |name: &str| fs::read_to_string(place.path(name)).unwrap();
-    let args =
-        ["train", "--preset", "tiny", "--steps", "20", "--eval-every", "10", "--tokens", "5"];
-    place.run(&[&args[..], &["--attention-page", "run.html"]].concat()).ok();
-    let html = page("run.html");
+    let flags = "--no-page --steps 20 --eval-every 10 --tokens 5 --attention-page run.html";
+    place.ok(&format!("{TINY} {flags}"));
+    let html = place.read("run.html");
     assert!(html.contains("\"snapshots\":[\"step 0\",\"step 10\",\"step 20\"]"));
     assert!(html.contains("\"gradient\":{") && html.contains("\"without\":"));
     assert!(html.len() <= 2_000_000);
-    let sample = ["sample", "Once", "--tokens", "9", "--attention-page", "sample.html"];
-    place.run(&sample).ok();
-    assert!(page("sample.html").contains("\"prompt\":4"));
-    let nowhere = ["sample", "Once", "--attention-page", "missing/page.html"];
-    place.run(&nowhere).failed(1, &["cannot write the attention page: missing/page.html"]);
+    place.ok("sample Work --tokens 9 --attention-page sample.html");
+    assert!(place.read("sample.html").contains("\"prompt\":4"));
+    let said = "cannot write the attention page: missing/page.html";
+    place.fails("sample Work --attention-page missing/page.html", FAILED, &[said]);
 }
 
 /// The fields of the last line of a log.
@@ -35,14 +26,12 @@ const DONE: &[&str] =
 #[test]
 fn a_run_writes_all_documented_files() {
     let place = Place::new();
-    let args =
-        ["train", "--preset", "tiny", "--steps", "40", "--eval-every", "10", "--tokens", "50"];
-    let out = place.run(&args).ok();
+    let out = place.ok("train --preset tiny --steps 40 --eval-every 10 --tokens 50");
     for text in ["Once upon a time", "Held-out loss", "out/run\n", "What to try next"] {
         assert!(out.contains(text), "{text:?} is not in {out}");
     }
 
-    let lines = log(&place, "out/run");
+    let lines = place.log("out/run");
     let (done, lines) = lines.split_last().unwrap();
     let keys = |line: &Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(done), DONE);
@@ -61,10 +50,8 @@ fn a_run_writes_all_documented_files() {
     // Characters of the tales are bytes.
     assert!((number("bits_per_byte") - whole / 2f64.ln()).abs() < 1e-9);
     assert!((0.1..0.9).contains(&number("accuracy")));
-    for (file, text) in [("tokenizer.json", "\"char\""), ("best.safetensors", "")] {
-        let bytes = fs::read(place.path("out/run").join(file)).unwrap();
-        assert!(String::from_utf8_lossy(&bytes).contains(text), "{file}");
-    }
+    assert!(place.read("out/run/tokenizer.json").contains("\"char\""));
+    assert!(place.exists("out/run/best.safetensors"));
     assert!(evaluations[4]["val_loss"].as_f64() < evaluations[0]["val_loss"].as_f64());
     for (i, line) in (1u64..).zip(&steps) {
         assert_eq!(keys(line), ["grad_norm", "loss", "lr", "ms", "step", "tokens_per_s"]);
@@ -76,35 +63,32 @@ fn a_run_writes_all_documented_files() {
 #[test]
 fn a_second_run_has_a_new_folder_and_quiet_prints_one_result() {
     let place = Place::new();
-    let args = ["train", "--preset", "tiny", "--steps", "3", "--quiet"];
+    let line = format!("{TINY} --steps 3 --quiet");
     for folder in ["out/run", "out/run-2", "out/run-3"] {
-        let ended = place.run(&args);
+        let ended = place.run(&line);
         assert_eq!(ended.err, "");
         let out = ended.ok();
         assert_eq!(out.lines().count(), 2, "{out}");
         assert!(out.ends_with(&format!("in {folder}\n")), "{out}");
     }
-    let loss = |folder| log(&place, folder).last().unwrap()["val_loss"].clone();
+    let loss = |folder| place.done(folder)["val_loss"].clone();
     assert_eq!(loss("out/run"), loss("out/run-3"));
-    place.run(&[&args[..], &["--seed", "2"]].concat()).ok();
+    place.ok(&format!("{line} --seed 2"));
     assert_ne!(loss("out/run"), loss("out/run-4"));
 }
 
 #[test]
 fn samples_are_a_function_of_seed_and_flags() {
     let place = Place::new();
-    place.run(&["train", "--preset", "tiny", "--steps", "20", "--out", "here", "--quiet"]).ok();
-    let sample = |more: &[&str]| {
-        place.run(&[&["sample", "--out", "here", "The hill", "--tokens", "60"], more].concat()).ok()
-    };
-    let first = sample(&["--seed", "1"]);
-    assert!(first.starts_with("The hill"));
-    assert_eq!(first.chars().count(), "The hill".len() + 60 + 1);
-    assert_eq!(sample(&["--seed", "1", "--threads", "1"]), first);
-    assert_ne!(sample(&["--seed", "2"]), first);
+    place.train("here", 20, "");
+    let sample = |flags| place.ok(&format!("sample --out here 'The Work' --tokens 60 {flags}"));
+    let first = sample("--seed 1");
+    assert!(first.starts_with("The Work"));
+    assert_eq!(first.chars().count(), "The Work".len() + 60 + 1);
+    assert_eq!(sample("--seed 1 --threads 1"), first);
+    assert_ne!(sample("--seed 2"), first);
     // Greedy decoding does not depend on the seed; top-k of 1 is the same.
-    let likeliest = sample(&["--seed", "1", "--temperature", "0"]);
-    assert_eq!(sample(&["--seed", "2", "--top-k", "1"]), likeliest);
+    assert_eq!(sample("--seed 2 --top-k 1"), sample("--seed 1 --temperature 0"));
 }
 
 #[test]
@@ -120,10 +104,10 @@ fn any_text_is_accepted() {
     let texts = [("emoji", emoji), ("one", one), ("crlf", crlf), ("names", names)];
     for (name, text) in texts.into_iter().chain([("nothing", nothing)]) {
         place.write(name, text);
-        let args = ["train", "--preset", "tiny", "--steps", "5", "--tokens", "5", "--data", name];
-        let run = place.run(&[&args[..], &["--out", &format!("out-{name}")]].concat());
+        let flags = format!("--steps 5 --tokens 5 --data {name} --out out-{name}");
+        let run = place.run(&format!("train --preset tiny {flags}"));
         assert_eq!(run.err.contains(r"note: 60 line ends \r\n are read as \n"), name == "crlf");
         run.ok();
-        place.run(&["resume", "--out", &format!("out-{name}")]).ok();
+        place.ok(&format!("resume --out out-{name}"));
     }
 }

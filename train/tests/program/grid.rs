@@ -1,32 +1,32 @@
 //! Grids of recipes.
 
-use crate::program::Place;
+use crate::program::{Place, TINY, USAGE};
 use std::fs;
 
-const RECIPE: &[&str] = &["--preset", "tiny", "--steps", "5", "--threads", "1"];
+/// The flags of `TINY`, for other commands.
+fn recipe() -> String {
+    format!("{} --steps 5 --threads 1", TINY.trim_start_matches("train"))
+}
 
 #[test]
 fn a_grid_trains_every_combination_and_goes_on_after_failures() {
-    let place = Place::new();
-    let grid = |more: &[&'static str]| [&["grid", "--out", "grid"], RECIPE, more].concat();
-    let out = place.run(&grid(&["lr=1e-3,1e9", "seed=1,2"])).ok();
+    let (place, recipe) = (Place::new(), recipe());
+    let out = place.ok(&format!("grid --out grid {recipe} lr=1e-3,1e9 seed=1,2"));
     for name in ["lr=1e-3,seed=1 ", "lr=1e-3,seed=2 ", "lr=1e9,seed=1 ", "lr=1e9,seed=2 "] {
         assert_eq!(out.matches(name).count(), 1, "{out}");
     }
     assert_eq!(out.matches("failed: stopped at step").count(), 2, "{out}");
     assert_eq!(out.matches(" *\n").count(), 1, "the best one is marked: {out}");
-    let table = fs::read_to_string(place.path("grid/grid.csv")).unwrap();
-    assert_eq!(table.lines().count(), 5);
+    assert_eq!(place.read("grid/grid.csv").lines().count(), 5);
 
     // A run of the grid is the run of these flags.
-    place.run(&[&["train", "--lr", "1e-3", "--seed", "2", "--out", "alone"], RECIPE].concat()).ok();
-    let checkpoint = |folder: &str| fs::read(place.path(folder).join("checkpoint.safetensors"));
-    assert!(checkpoint("alone").unwrap() == checkpoint("grid/lr=1e-3,seed=2").unwrap());
+    place.ok(&format!("train --lr 1e-3 --seed 2 --out alone {recipe}"));
+    assert!(place.checkpoint("alone") == place.checkpoint("grid/lr=1e-3,seed=2"));
 
     // Finished runs are not repeated.
     let written = || fs::metadata(place.path("grid/lr=1e-3,seed=1/log.jsonl")).unwrap().modified();
     let before = written().unwrap();
-    let out = place.run(&grid(&["lr=1e-3", "seed=1,3"])).ok();
+    let out = place.ok(&format!("grid --out grid {recipe} lr=1e-3 seed=1,3"));
     assert!(out.contains("lr=1e-3,seed=3"), "{out}");
     assert_eq!(written().unwrap(), before);
 }
@@ -34,10 +34,14 @@ fn a_grid_trains_every_combination_and_goes_on_after_failures() {
 #[test]
 fn invalid_grids_are_refused_before_any_run() {
     let place = Place::new();
-    let run = |grid| place.run(&[&["grid", "--out", "grid", grid], RECIPE].concat());
-    run("lr").failed(2, &["\"lr\" is not FLAG=VALUE"]);
-    run("lr=1e-3,a").failed(2, &["lr=a: invalid value 'a' for '--lr <RATE>'"]);
-    run("rate=1").failed(2, &["unexpected argument '--rate'"]);
-    run("steps=7").failed(2, &["--steps", "cannot be used multiple times"]);
-    assert!(!place.path("grid").exists());
+    let cases: [(&str, &[&str]); 4] = [
+        ("lr", &["\"lr\" is not FLAG=VALUE"]),
+        ("lr=1e-3,a", &["lr=a: invalid value 'a' for '--lr <RATE>'"]),
+        ("rate=1", &["unexpected argument '--rate'"]),
+        ("steps=7", &["--steps", "cannot be used multiple times"]),
+    ];
+    for (grid, said) in cases {
+        place.fails(&format!("grid --out grid {grid} {}", recipe()), USAGE, said);
+    }
+    assert!(!place.exists("grid"));
 }

@@ -1,49 +1,45 @@
 //! Invalid usage: every error has a message and an exit code.
 
-use crate::program::{Ended, Place, wait_until};
+use crate::program::{Ended, FAILED, Place, TINY, USAGE, wait_until};
 use std::fs;
-
-const FAILED: i32 = 1;
-pub const USAGE: i32 = 2;
 
 /// A temporary folder with a short run in `run`.
 fn place_with_run() -> Place {
     let place = Place::new();
-    let args = ["train", "--preset", "tiny", "--steps", "3", "--out", "run", "--quiet"];
-    place.run(&args).ok();
+    place.train("run", 3, "");
     place
 }
 
 #[test]
 fn invalid_flags_are_rejected() {
     let place = Place::new();
-    let cases: [(&[&str], &[&str]); 18] = [
-        (&["train", "--width", "0"], &["'0'", "--width", "1..=16384"]),
-        (&["train", "--batch", "0"], &["'0'", "--batch"]),
-        (&["train", "--threads", "0"], &["'0'", "--threads"]),
-        (&["train", "--layers", "-1"], &["'-1'", "--layers", "1..=1024"]),
-        (&["train", "--lr", "-1"], &["'-1'", "--lr", "must be above 0"]),
-        (&["train", "--seed", "-1"], &["'-1'", "--seed"]),
-        (&["train", "--steps", "many"], &["'many'", "--steps"]),
-        (&["train", "--heads", "3"], &["3 heads do not divide a width of 128"]),
-        (&["train", "--lr", "NaN"], &["'NaN'", "--lr", "must be finite"]),
-        (&["train", "--lr", "0"], &["'0'", "--lr", "must be above 0"]),
-        (&["train", "--dropout", "1"], &["'1'", "--dropout", "at least 0 and below 1"]),
-        (&["sample", "--temperature", "inf", "a"], &["'inf'", "--temperature", "finite"]),
-        (&["sample", ""], &["the prompt is empty"]),
-        (&["sample", "a", "--steps", "5"], &["unexpected argument '--steps'"]),
+    let cases: [(&str, &[&str]); 18] = [
+        ("train --width 0", &["'0'", "--width", "1..=16384"]),
+        ("train --batch 0", &["'0'", "--batch"]),
+        ("train --threads 0", &["'0'", "--threads"]),
+        ("train --layers -1", &["'-1'", "--layers", "1..=1024"]),
+        ("train --lr -1", &["'-1'", "--lr", "must be above 0"]),
+        ("train --seed -1", &["'-1'", "--seed"]),
+        ("train --steps many", &["'many'", "--steps"]),
+        ("train --heads 3", &["3 heads do not divide a width of 128"]),
+        ("train --lr NaN", &["'NaN'", "--lr", "must be finite"]),
+        ("train --lr 0", &["'0'", "--lr", "must be above 0"]),
+        ("train --dropout 1", &["'1'", "--dropout", "at least 0 and below 1"]),
+        ("sample --temperature inf a", &["'inf'", "--temperature", "finite"]),
+        ("sample ''", &["the prompt is empty"]),
+        ("sample a --steps 5", &["unexpected argument '--steps'"]),
         (
-            &["train", "--preset", "large"],
+            "train --preset large",
             &["'large'", "tales, nanogpt-cpu, modern, fast, best, llama, baby, tiny"],
         ),
-        (&["train", "--precision", "half"], &["'half'", "(one of: f32, bf16x6, bf16x3, bf16)"]),
-        (&["train", "--step", "5"], &["'--step'", "'--steps'"]),
-        (&["tain"], &["unrecognized subcommand 'tain'", "'train'"]),
+        ("train --precision half", &["'half'", "(one of: f32, bf16x6, bf16x3, bf16)"]),
+        ("train --step 5", &["'--step'", "'--steps'"]),
+        ("tain", &["unrecognized subcommand 'tain'", "'train'"]),
     ];
-    for (args, said) in cases {
-        place.run(args).failed(USAGE, said);
+    for (line, said) in cases {
+        place.fails(line, USAGE, said);
     }
-    assert!(!place.path("out").exists(), "no folder is created for an invalid flag");
+    assert!(!place.exists("out"), "no folder is created for an invalid flag");
 }
 
 #[test]
@@ -61,30 +57,35 @@ fn invalid_texts_are_rejected() {
         ("folder", &["folder: the folder has no files"]),
     ];
     for (file, said) in cases {
-        place.run(&["train", "--data", file]).failed(FAILED, said);
+        place.fails(&format!("train --data {file}"), FAILED, said);
     }
-    assert!(!place.path("out").exists(), "no folder is created for an invalid text");
+    assert!(!place.exists("out"), "no folder is created for an invalid text");
 }
 
 #[test]
 fn invalid_folders_are_rejected() {
     let place = place_with_run();
-    let before = fs::read(place.path("run/log.jsonl")).unwrap();
-    place.run(&["train", "--out", "run"]).failed(USAGE, &["run contains a run already; resume"]);
-    assert_eq!(fs::read(place.path("run/log.jsonl")).unwrap(), before);
+    let before = place.read("run/log.jsonl");
+    place.fails("train --out run", USAGE, &["run contains a run already; resume"]);
+    assert_eq!(place.read("run/log.jsonl"), before);
     fs::remove_file(place.path("run/checkpoint.safetensors")).unwrap();
     let alone = "run has a log but no checkpoint, so its run cannot be resumed; name another folder, \
                  or remove run/log.jsonl";
-    place.run(&["train", "--out", "run"]).failed(USAGE, &[alone]);
-    place.run(&["resume", "--out", "run"]).failed(FAILED, &[alone]);
+    place.fails("train --out run", USAGE, &[alone]);
+    place.fails("resume --out run", FAILED, &[alone]);
     fs::remove_file(place.path("run/log.jsonl")).unwrap();
-    place.run(&["train", "--preset", "tiny", "--steps", "1", "--out", "run", "--quiet"]).ok();
+    place.train("run", 1, "");
     place.write("file", "no folder");
-    place.run(&["train", "--out", "file/run"]).failed(FAILED, &["cannot make the folder file/run"]);
-    place.run(&["train", "--out", "file"]).failed(FAILED, &["cannot make the folder file"]);
-    place.run(&["resume", "--out", "file"]).failed(FAILED, &["no run in file: it is a file"]);
-    place.run(&["resume"]).failed(FAILED, &["there is no run in out/run"]);
-    place.run(&["sample", "a", "--out", "none"]).failed(FAILED, &["there is no run in none"]);
+    let cases = [
+        ("train --out file/run", "cannot make the folder file/run"),
+        ("train --out file", "cannot make the folder file"),
+        ("resume --out file", "no run in file: it is a file"),
+        ("resume", "there is no run in out/run"),
+        ("sample a --out none", "there is no run in none"),
+    ];
+    for (line, said) in cases {
+        place.fails(line, FAILED, &[said]);
+    }
 }
 
 #[cfg(unix)]
@@ -96,40 +97,38 @@ fn a_path_that_is_not_utf_8_is_rejected() {
     if fs::write(place.path("").join(name), "word ".repeat(200)).is_err() {
         return; // Some file systems reject such names.
     }
-    let mut command = place.retrograd(&["train", "--preset", "tiny", "--data"]);
-    Ended::new(command.arg(name).output().unwrap())
+    let mut command = place.command("train --preset tiny --data");
+    Ended::of(command.arg(name).spawn().unwrap())
         .failed(FAILED, &["caf\\xE9.txt\" is not UTF-8", "rename or move the file"]);
-    assert!(!place.path("out").exists());
+    assert!(!place.exists("out"));
 }
 
 #[test]
 fn a_folder_in_use_is_rejected() {
     let place = Place::new();
-    let args = ["train", "--preset", "tiny", "--steps", "100000", "--quiet"];
-    let mut first = place.start(&args);
-    wait_until(&mut first, || place.path("out/run/log.jsonl").exists());
+    let mut first = place.start(&format!("{TINY} --steps 100000 --quiet"));
+    wait_until(&mut first, || place.exists("out/run/log.jsonl"));
     let said = ["another process is training in out/run"];
-    place.run(&["train", "--out", "out/run"]).failed(FAILED, &said);
-    place.run(&["resume"]).failed(FAILED, &said);
+    place.fails("train --out out/run", FAILED, &said);
+    place.fails("resume", FAILED, &said);
     // Sampling from it is allowed once it has a checkpoint, and a run without --out takes another
     // folder.
-    wait_until(&mut first, || place.path("out/run/checkpoint.safetensors").exists());
-    place.run(&["sample", "The", "--tokens", "5"]).ok();
-    let out = place.run(&["train", "--preset", "tiny", "--steps", "1", "--quiet"]).ok();
+    wait_until(&mut first, || place.exists("out/run/checkpoint.safetensors"));
+    place.ok("sample The --tokens 5");
+    let out = place.ok(&format!("{TINY} --steps 1 --quiet"));
     assert!(out.ends_with("in out/run-2\n"), "{out}");
     first.kill().unwrap();
     first.wait().unwrap();
-    place.run(&["train", "--out", "out/run"]).failed(USAGE, &["contains a run already"]);
+    place.fails("train --out out/run", USAGE, &["contains a run already"]);
 }
 
 #[test]
 fn damaged_lines_of_a_log_are_reported() {
     let place = place_with_run();
-    let log = place.path("run/log.jsonl");
-    let whole = fs::read_to_string(&log).unwrap();
+    let whole = place.read("run/log.jsonl");
     let note = |bytes: &[u8]| {
-        fs::write(&log, bytes).unwrap();
-        let ended = place.run(&["resume", "--out", "run", "--quiet"]);
+        place.write("run/log.jsonl", bytes);
+        let ended = place.run("resume --out run --quiet --no-page");
         let said = ended.err.clone();
         ended.ok();
         said
@@ -151,8 +150,7 @@ fn damaged_lines_of_a_log_are_reported() {
 #[test]
 fn values_out_of_range_in_a_log_are_reported() {
     let place = place_with_run();
-    let log = place.path("run/log.jsonl");
-    let whole = fs::read_to_string(&log).unwrap();
+    let whole = place.read("run/log.jsonl");
     // Even lines are steps; odd ones are evaluations.
     let resume = |line: usize, field: &str, value: &str| {
         let mut lines: Vec<String> = whole.lines().map(str::to_string).collect();
@@ -161,11 +159,10 @@ fn values_out_of_range_in_a_log_are_reported() {
         json[field] = serde_json::from_str(value).unwrap();
         lines[line - 1] = json.to_string();
         place.write("run/log.jsonl", lines.join("\n") + "\n");
-        let ended = place.run(&["resume", "--out", "run", "--quiet"]);
+        let ended = place.run("resume --out run --quiet");
         let said = ended.err.clone();
         ended.ok();
-        let page = fs::read_to_string(place.path("run/run.html")).unwrap();
-        assert!(page.ends_with("</html>\n"));
+        assert!(place.read("run/run.html").ends_with("</html>\n"));
         said
     };
     let wrong = [
@@ -192,68 +189,58 @@ fn values_out_of_range_in_a_log_are_reported() {
 #[test]
 fn divergence_suggests_a_lower_learning_rate() {
     let place = Place::new();
-    let args = ["train", "--preset", "tiny", "--steps", "60", "--quiet", "--lr"];
-    let hint = "so this model has learnt nothing; try a --lr below 20,";
-    let ended = place.run(&[&args[..], &["20"]].concat());
-    assert!(ended.err.contains(hint), "{ended:?}");
-    ended.ok();
-    assert_eq!(place.run(&[&args[..], &["3e-3"]].concat()).err, "");
+    let run = |lr: &str| place.run(&format!("{TINY} --no-page --steps 60 --quiet --lr {lr}"));
+    run("20").says("so this model has learnt nothing; try a --lr below 20,").ok();
+    assert_eq!(run("3e-3").err, "");
 }
 
 #[test]
 fn resuming_with_other_hyperparameters_or_text() {
     let place = place_with_run();
-    let resume = |more: &[&str]| place.run(&[&["resume", "--out", "run"], more].concat());
     for flag in ["--width", "--tokenizer", "--lr", "--precision", "--preset"] {
-        resume(&[flag, "64"]).failed(USAGE, &[&format!("unexpected argument '{flag}'")]);
+        let said = format!("unexpected argument '{flag}'");
+        place.fails(&format!("resume --out run {flag} 64"), USAGE, &[&said]);
     }
     place.write("other", "Another text. ".repeat(99));
-    resume(&["--data", "other"])
-        .failed(FAILED, &["trained on a text that differs from the one in other"]);
-    resume(&[]).ok();
+    let said = ["trained on a text that differs from the one in other"];
+    place.fails("resume --out run --data other", FAILED, &said);
+    place.ok("resume --out run");
     // A grid resumes runs of its own flags only.
     fs::create_dir(place.path("grid")).unwrap();
     fs::rename(place.path("run"), place.path("grid/lr=0.003")).unwrap();
     fs::remove_file(place.path("grid/lr=0.003/log.jsonl")).unwrap();
-    let flags = ["--preset", "tiny", "--width", "64", "--precision", "bf16", "--out", "grid"];
-    let table = place.run(&[&["grid", "lr=0.003"], &flags[..]].concat()).ok();
-    assert!(
-        table.contains("failed: the run in grid/lr=0.003 cannot be resumed with other"),
-        "{table}"
-    );
-    let csv = fs::read_to_string(place.path("grid/grid.csv")).unwrap();
+    let flags = "--preset tiny --width 64 --precision bf16 --out grid";
+    let table = place.ok(&format!("grid lr=0.003 {flags}"));
+    let failed = "failed: the run in grid/lr=0.003 cannot be resumed with other";
+    assert!(table.contains(failed), "{table}");
+    let csv = place.read("grid/grid.csv");
     for said in ["--width: 32, not 64", "--precision: 'f32', not 'bf16'"] {
         assert!(csv.contains(said), "{csv}");
     }
 }
 
 #[test]
-fn invalid_prompts_are_rejected() {
+fn damaged_checkpoints_and_invalid_prompts_are_rejected() {
     let place = place_with_run();
-    let sample = |prompt| place.run(&["sample", "--out", "run", prompt]);
-    sample("Où? 語").failed(USAGE, &["does not contain 'ù', '語'; it contains \"\\n !"]);
-}
-
-#[test]
-fn damaged_checkpoints_are_rejected() {
-    let place = place_with_run();
-    let path = place.path("run/checkpoint.safetensors");
-    let whole = fs::read(&path).unwrap();
-    let fails = |bytes: &[u8], said: &[&str]| {
-        fs::write(&path, bytes).unwrap();
-        let said: Vec<&str> =
-            ["cannot load: run/checkpoint.safetensors"].iter().chain(said).copied().collect();
-        place.run(&["resume", "--out", "run"]).failed(FAILED, &said);
-        place.run(&["sample", "a", "--out", "run"]).failed(FAILED, &said);
-    };
-    fails(b"", &["is no checkpoint"]);
-    fails(b"no checkpoint at all, but a letter to a friend", &["is no checkpoint"]);
-    fails(&whole[..whole.len() / 2], &["is no checkpoint"]);
+    let said = ["does not contain 'ù', '語'; it contains \"\\t\\n"];
+    place.fails("sample --out run 'Où 語'", USAGE, &said);
+    let whole = place.checkpoint("run");
     let mut flipped = whole.clone();
     flipped[whole.len() / 2] ^= 4;
-    fails(&flipped, &["is damaged: its contents do not match its checksum"]);
-    fs::write(&path, &whole).unwrap();
-    place.run(&["resume", "--out", "run"]).ok();
+    let cases: [(&[u8], &str); 4] = [
+        (b"", "is no checkpoint"),
+        (b"no checkpoint at all, but a letter to a friend", "is no checkpoint"),
+        (&whole[..whole.len() / 2], "is no checkpoint"),
+        (&flipped, "is damaged: its contents do not match its checksum"),
+    ];
+    for (bytes, why) in cases {
+        place.write("run/checkpoint.safetensors", bytes);
+        for line in ["resume --out run", "sample a --out run"] {
+            place.fails(line, FAILED, &["cannot load: run/checkpoint.safetensors", why]);
+        }
+    }
+    place.write("run/checkpoint.safetensors", &whole);
+    place.ok("resume --out run");
 }
 
 #[test]
@@ -263,12 +250,11 @@ fn divergence_keeps_the_last_good_checkpoint() {
     let reasons =
         ["the loss is NaN", "the loss on held-out text is NaN", "is not finite", "are not finite"];
     for lr in ["1e20", "1e25", "1e30", "1e40"] {
-        let args = ["train", "--preset", "tiny", "--steps", "50", "--lr", lr, "--out", lr];
         let kept = format!("{lr}/checkpoint.safetensors still holds step 0");
-        let ended = place.run(&args);
+        let ended = place.run(&format!("{TINY} --no-page --steps 50 --lr {lr} --out {lr}"));
         assert!(reasons.iter().any(|why| ended.err.contains(why)), "{ended:?}");
         ended.failed(FAILED, &["stopped at step ", &kept, "try a --lr below"]);
-        let sample = place.run(&["sample", "a", "--out", lr]).ok();
+        let sample = place.ok(&format!("sample a --out {lr}"));
         assert_eq!(sample.chars().count(), 502);
     }
 }

@@ -7,6 +7,7 @@ mod folder_gone;
 mod grid;
 mod hugging_face;
 mod invalid_usage;
+mod library;
 mod observe;
 mod page;
 mod parts;

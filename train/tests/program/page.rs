@@ -1,16 +1,15 @@
 //! The page of a run: what is on it, and that it changes nothing; several runs on one page.
 
-use crate::program::Place;
-use crate::resume::{RECIPE, lines};
+use crate::program::{FAILED, Place, TINY, USAGE};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 
-const TINY: &[&str] =
-    &["train", "--preset", "tiny", "--quiet", "--eval-every", "10", "--dropout", "0.1"];
+/// The command of a run on the tales.
+const RECIPE: &str = "train --preset tiny --quiet --eval-every 10 --dropout 0.1";
 
-fn train(place: &Place, folder: &str, more: &[&str]) {
-    place.run(&[TINY, &["--out", folder], more].concat()).ok();
+fn train(place: &Place, folder: &str, more: &str) {
+    place.ok(&format!("{RECIPE} --out {folder} {more}"));
 }
 
 /// The data in a page.
@@ -30,7 +29,7 @@ fn numbers(list: &Value) -> Vec<f64> {
 
 /// The lines of `looks.jsonl` with this key.
 fn looks(place: &Place, folder: &str, key: &str) -> Vec<Value> {
-    let text = fs::read_to_string(place.path(folder).join("looks.jsonl")).unwrap();
+    let text = place.read(&format!("{folder}/looks.jsonl"));
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter_map(|line| line.get(key).cloned()).collect()
 }
@@ -38,13 +37,12 @@ fn looks(place: &Place, folder: &str, key: &str) -> Vec<Value> {
 #[test]
 fn a_run_has_a_page() {
     let place = Place::new();
-    train(&place, "run", &["--steps", "40", "--lr", "0.005", "--positions", "rope"]);
+    train(&place, "run", "--steps 40 --lr 0.005 --positions rope");
     let page = page(&place, "run");
     assert_eq!((&page["status"]["state"], &page["step"]), (&json!("finished"), &json!(40)));
     assert_eq!(numbers(&page["series"]["step"]), (1..=40).map(f64::from).collect::<Vec<_>>());
     // The numbers are those of the log.
-    let log: Vec<Value> =
-        lines(&place, "run").map(|line| serde_json::from_str(&line).unwrap()).collect();
+    let log = place.log("run");
     let steps = log.iter().filter(|line| line.get("lr").is_some());
     for (name, key) in [("loss", "loss"), ("grad_norm", "grad_norm"), ("lr", "lr")] {
         let shown = numbers(&page["series"][name]["mean"]);
@@ -121,34 +119,33 @@ fn a_run_has_a_page() {
 #[test]
 fn the_page_changes_no_bit_of_training() {
     let place = Place::new();
-    train(&place, "with", &["--steps", "30"]);
-    train(&place, "without", &["--steps", "30", "--no-page"]);
+    train(&place, "with", "--steps 30");
+    train(&place, "without", "--steps 30 --no-page");
     let [with, without] = ["with", "without"].map(|folder| crate::resume::remains(&place, folder));
     assert!(with.checkpoint == without.checkpoint && with.log == without.log);
     for file in ["run.html", "looks.jsonl"] {
-        assert!(
-            place.path("with").join(file).exists() && !place.path("without").join(file).exists()
-        );
+        assert!(place.exists(&format!("with/{file}")));
+        assert!(!place.exists(&format!("without/{file}")));
     }
 }
 
 #[cfg(unix)]
 #[test]
 fn a_killed_run_leaves_a_page_that_a_resumed_run_continues() {
-    use crate::program::{Ended, wait_until};
+    use crate::program::wait_until;
+    use crate::resume::{RESUME, recipe};
     let place = Place::new();
-    let args = |more: &[&'static str]| [RECIPE, more].concat();
-    place.run(&args(&["--out", "whole", "--quiet"])).ok();
-    let mut child = place.start(&args(&["--out", "run", "--threads", "1"]));
-    let html = place.path("run/run.html");
-    wait_until(&mut child, || lines(&place, "run").count() > 120 && html.exists());
+    place.ok(&recipe("--out whole --quiet"));
+    let mut child = place.start(&recipe("--out run --threads 1"));
+    let is_written = || place.lines("run").len() > 120 && place.exists("run/run.html");
+    wait_until(&mut child, is_written);
     child.kill().unwrap();
     child.wait().unwrap();
     let killed = page(&place, "run");
     assert_eq!(killed["status"]["state"], "running");
     assert!(killed["written"].as_f64().unwrap() > 1.7e12);
     // A run that has not ended can be compared, too.
-    place.run(&["compare", "run", "whole", "--out", "both.html"]).ok();
+    place.ok("compare run whole --out both.html");
     let both = data(place.path("both.html"));
     let states: Vec<&Value> =
         both["runs"].as_array().unwrap().iter().map(|run| &run["status"]["state"]).collect();
@@ -156,12 +153,11 @@ fn a_killed_run_leaves_a_page_that_a_resumed_run_continues() {
     // What is left if it is killed while the page is written.
     place.write("run/.run.html.1.partial", "<!doctype html>");
     // A part of a line, and one of a version to come.
-    let path = place.path("run/looks.jsonl");
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, format!("{text}{{\"dream\":{{\"step\":1}}}}\n{{\"look\":{{\"st")).unwrap();
-    let ended = place.run(&["resume", "--eval-every", "25", "--out", "run"]);
-    assert!(ended.err.contains("looks.jsonl: 1 unreadable lines were left out"), "{ended:?}");
-    Ended::ok(ended);
+    let text = place.read("run/looks.jsonl");
+    let damaged = format!("{text}{{\"dream\":{{\"step\":1}}}}\n{{\"look\":{{\"st");
+    place.write("run/looks.jsonl", damaged);
+    let ended = place.run(&format!("{RESUME} --out run"));
+    ended.says("looks.jsonl: 1 unreadable lines were left out").ok();
     let (whole, run) = (page(&place, "whole"), page(&place, "run"));
     for part in [
         "/series/step",
@@ -186,45 +182,30 @@ fn a_killed_run_leaves_a_page_that_a_resumed_run_continues() {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_run_says_so_on_its_page() {
-    use crate::program::{Ended, wait_until};
-    use std::process::Command;
+    use crate::program::{Ended, kill, wait_until};
     let place = Place::new();
-    let mut child = place.start(&[
-        "train",
-        "--preset",
-        "tiny",
-        "--steps",
-        "100000",
-        "--eval-every",
-        "30",
-        "--out",
-        "run",
-    ]);
-    wait_until(&mut child, || lines(&place, "run").count() > 40);
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(kill.unwrap().success());
+    let mut child = place.start(&format!("{TINY} --steps 100000 --eval-every 30 --out run"));
+    wait_until(&mut child, || place.lines("run").len() > 40);
+    kill("INT", child.id());
     Ended::of(child).failed(130, &["Stopped after step "]);
     let page = page(&place, "run");
     assert_eq!(page["status"]["state"], "interrupted");
     assert!(page["status"]["text"].as_str().unwrap().contains("resume --out run"));
-    assert!(place.path("run/best.safetensors").exists());
+    assert!(place.exists("run/best.safetensors"));
     // Every step is there that is in the log.
-    let steps = lines(&place, "run").filter(|line| line.contains("\"lr\"")).count();
+    let steps = place.lines("run").iter().filter(|line| line.contains("\"lr\"")).count();
     assert_eq!(page["step"].as_u64(), Some(steps as u64));
 }
 
 #[test]
 fn a_run_that_diverged_says_so_on_its_page() {
     let place = Place::new();
-    let args = [TINY, &["--out", "run", "--steps", "50", "--lr", "1e30"]].concat();
-    place.run(&args).failed(1, &["stopped at step "]);
+    let line = format!("{RECIPE} --out run --steps 50 --lr 1e30");
+    place.fails(&line, FAILED, &["stopped at step "]);
     let page = page(&place, "run");
     assert_eq!(page["status"]["state"], "failed");
-    assert!(
-        page["verdicts"][0]["text"].as_str().unwrap().contains("learning rate was too high"),
-        "{}",
-        page["verdicts"]
-    );
+    let verdict = page["verdicts"][0]["text"].as_str().unwrap();
+    assert!(verdict.contains("learning rate was too high"), "{verdict}");
 }
 
 #[test]
@@ -232,11 +213,10 @@ fn a_page_that_cannot_be_written_does_not_end_the_run() {
     let place = Place::new();
     for file in ["run.html", "looks.jsonl"] {
         fs::create_dir_all(place.path("run").join(file)).unwrap();
-        let ended = place.run(&[TINY, &["--out", "run", "--steps", "20"]].concat());
+        let ended = place.run(&format!("{RECIPE} --out run --steps 20"));
         assert_eq!(ended.err.matches("warning: cannot write ").count(), 1, "{ended:?}");
-        assert!(ended.err.contains("Training goes on without it"), "{ended:?}");
-        ended.ok();
-        assert_eq!(lines(&place, "run").count(), 20 + 3 + 1);
+        ended.says("Training goes on without it").ok();
+        assert_eq!(place.lines("run").len(), 20 + 3 + 1);
         fs::remove_dir_all(place.path("run")).unwrap();
     }
 }
@@ -244,20 +224,18 @@ fn a_page_that_cannot_be_written_does_not_end_the_run() {
 #[test]
 fn runs_are_compared() {
     let place = Place::new();
-    train(&place, "a", &["--steps", "30"]);
-    train(&place, "b", &["--steps", "20", "--lr", "0.01", "--width", "16"]);
-    train(&place, "old", &["--steps", "20", "--no-page"]);
+    train(&place, "a", "--steps 30");
+    train(&place, "b", "--steps 20 --lr 0.01 --width 16");
+    train(&place, "old", "--steps 20 --no-page");
     fs::create_dir(place.path("empty")).unwrap();
     // Damaged lines, and files of a version to come.
-    let path = place.path("b/log.jsonl");
-    let log = fs::read_to_string(&path).unwrap();
-    fs::write(&path, format!("no json\n{log}{{\"step\":1e999}}\n{{\"step\":21,\"lo")).unwrap();
-    let path = place.path("a/looks.jsonl");
-    let text = fs::read_to_string(&path)
-        .unwrap()
-        .replace("\"recipe\":{", "\"recipe\":{\"moe\":{\"experts\":8},");
-    fs::write(&path, format!("{text}{{\"dream\":1}}\n")).unwrap();
-    let ended = place.run(&["compare", "a", "b", "old", "empty", "missing", "--out", "both.html"]);
+    let log = place.read("b/log.jsonl");
+    let damaged = format!("no json\n{log}{{\"step\":1e999}}\n{{\"step\":21,\"lo");
+    place.write("b/log.jsonl", damaged);
+    let text = place.read("a/looks.jsonl");
+    let text = text.replace("\"recipe\":{", "\"recipe\":{\"moe\":{\"experts\":8},");
+    place.write("a/looks.jsonl", text + "{\"dream\":1}\n");
+    let mut ended = place.run("compare a b old empty missing --out both.html");
     let notes = [
         "b: 2 damaged lines of log.jsonl",
         "a: 1 unreadable lines of looks.jsonl",
@@ -265,7 +243,7 @@ fn runs_are_compared() {
         "missing is left out: it is not a folder",
     ];
     for note in notes {
-        assert!(ended.err.contains(note), "{note:?} is not in {ended:?}");
+        ended = ended.says(note);
     }
     assert!(ended.ok().contains("both.html"));
     let page = data(place.path("both.html"));
@@ -291,30 +269,25 @@ fn runs_are_compared() {
     assert!(runs[0]["looks"]["at"][0]["sample"].is_string() && runs[2]["looks"]["at"] == json!([]));
 
     // Two logs in one file.
-    let path = place.path("b/log.jsonl");
-    fs::write(&path, format!("{log}{log}")).unwrap();
-    let ended = place.run(&["compare", "b", "--out", "one.html"]);
-    assert!(ended.err.contains("b: 20 lines of log.jsonl are left out"), "{ended:?}");
+    place.write("b/log.jsonl", format!("{log}{log}"));
+    place.run("compare b --out one.html").says("b: 20 lines of log.jsonl are left out").ok();
     let one = data(place.path("one.html"));
     let steps = numbers(&one["runs"][0]["series"]["step"]);
     assert_eq!(steps, (1..=20).map(f64::from).collect::<Vec<_>>());
 
-    place
-        .run(&["compare", "empty"])
-        .failed(1, &["none of these folders has a log that can be read"]);
-    place
-        .run(&["compare", "a", "--out", "empty"])
-        .failed(1, &["empty is a folder; --out is the file"]);
-    place.run(&["compare", "a", "--steps", "3"]).failed(2, &["unexpected argument"]);
+    let said = ["none of these folders has a log that can be read"];
+    place.fails("compare empty", FAILED, &said);
+    place.fails("compare a --out empty", FAILED, &["empty is a folder; --out is the file"]);
+    place.fails("compare a --steps 3", USAGE, &["unexpected argument"]);
 }
 
 /// The pages in a browser, if there is one.
 #[test]
 fn pages_of_runs_pass_their_tests() {
     let place = Place::new();
-    train(&place, "a", &["--steps", "60"]);
-    train(&place, "b", &["--steps", "40", "--attention", "linear"]);
-    place.run(&["compare", "a", "b", "--out", "both.html"]).ok();
+    train(&place, "a", "--steps 60");
+    train(&place, "b", "--steps 40 --attention linear");
+    place.ok("compare a b --out both.html");
     for file in ["a/run.html", "b/run.html", "both.html"] {
         retrograd_support::browser::check_page(&place.path(file));
     }

@@ -1,50 +1,32 @@
-//! Running programs: `retrograd`, and examples of the workspace.
+//! Running the program.
 
-use std::collections::BTreeSet;
+use retrograd::nn::checkpoint::Checkpoint;
+use serde_json::Value;
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A built example. It is beside this test, and built together with it by `cargo test`; when
-/// this test is built alone it may be missing or old, and is built here.
-fn program(name: &str) -> PathBuf {
-    // One at a time, so that tests do not build the same example twice.
-    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    let test = std::env::current_exe().unwrap();
-    let profile = test.ancestors().nth(2).unwrap();
-    let program = profile.join("examples").join(name).with_extension(exe());
-    if !built.contains(name) && !is_current(&program) {
-        built.insert(name.to_string());
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "-p", "retrograd", "--example", name]);
-        build.current_dir(env!("CARGO_MANIFEST_DIR"));
-        if !cfg!(debug_assertions) {
-            build.arg("--release");
-        }
-        assert!(build.status().unwrap().success(), "the example does not build");
-        assert!(program.exists(), "build it first: cargo build --example {name}");
-    }
-    program
-}
+/// The exit code of a failure.
+pub const FAILED: i32 = 1;
+/// The exit code of invalid usage.
+pub const USAGE: i32 = 2;
 
-fn exe() -> &'static str {
-    std::env::consts::EXE_EXTENSION
-}
+/// The beginning of most runs: a small model, and a text that is read and evaluated in no time.
+pub const TINY: &str =
+    concat!("train --preset tiny --data '", env!("CARGO_MANIFEST_DIR"), "/../LICENSE-APACHE'");
 
-/// Whether the program is newer than all its sources, which cargo lists beside it.
-fn is_current(program: &Path) -> bool {
-    let time = |path: &Path| fs::metadata(path).and_then(|m| m.modified());
-    let Ok(built) = time(program) else { return false };
-    let list = fs::read_to_string(program.with_extension("d")).unwrap_or_default();
-    let Some((_, sources)) = list.split_once(": ") else { return false };
-    let newest = sources.split_whitespace().filter_map(|path| time(Path::new(path)).ok()).max();
-    newest.unwrap_or(SystemTime::now()) <= built
+/// The arguments of a line: words, and texts in single quotes.
+fn arguments(line: &str) -> Vec<&str> {
+    let parts = line.split('\'').enumerate();
+    let words = parts.flat_map(|(i, part)| match i % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    words.collect()
 }
 
 /// A temporary folder to run in.
@@ -59,35 +41,90 @@ impl Place {
         self.0.path().join(name)
     }
 
+    pub fn exists(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
         fs::write(self.path(name), bytes).unwrap();
     }
 
-    /// The program `retrograd`, to be run here.
-    pub fn retrograd(&self, args: &[&str]) -> Command {
-        self.command(env!("CARGO_BIN_EXE_retrograd").as_ref(), args)
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// An example, to be run here.
-    pub fn example(&self, name: &str, args: &[&str]) -> Command {
-        self.command(&program(name), args)
-    }
-
-    fn command(&self, program: &Path, args: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        command.current_dir(self.0.path()).args(args).stdin(Stdio::null());
+    /// The program with the arguments of this line, to be run here.
+    pub fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_retrograd"));
+        command.current_dir(self.0.path()).args(arguments(line)).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    pub fn run(&self, args: &[&str]) -> Ended {
-        Ended::of(self.start(args))
+    /// Starts the program, and does not wait for its end.
+    pub fn start(&self, line: &str) -> Child {
+        self.command(line).spawn().unwrap()
     }
 
-    /// Starts the program, and does not wait for its end.
-    pub fn start(&self, args: &[&str]) -> Child {
-        let mut command = self.retrograd(args);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    #[track_caller]
+    pub fn run(&self, line: &str) -> Ended {
+        Ended::of(self.start(line))
     }
+
+    /// Runs the program with an environment variable.
+    #[track_caller]
+    pub fn run_with(&self, name: &str, value: &str, line: &str) -> Ended {
+        Ended::of(self.command(line).env(name, value).spawn().unwrap())
+    }
+
+    /// Runs the program, which ends well, and returns standard output.
+    #[track_caller]
+    pub fn ok(&self, line: &str) -> String {
+        self.run(line).ok()
+    }
+
+    /// Runs the program, and checks its exit code and what it says.
+    #[track_caller]
+    pub fn fails(&self, line: &str, code: i32, said: &[&str]) {
+        self.run(line).failed(code, said);
+    }
+
+    /// Trains the small model for some steps, in a folder, without a page.
+    #[track_caller]
+    pub fn train(&self, folder: &str, steps: u64, more: &str) {
+        self.ok(&format!("{TINY} --quiet --no-page --out {folder} --steps {steps} {more}"));
+    }
+
+    /// The bytes of the last checkpoint in a folder.
+    pub fn checkpoint(&self, folder: &str) -> Vec<u8> {
+        fs::read(self.path(folder).join("checkpoint.safetensors")).unwrap()
+    }
+
+    /// The last checkpoint in a folder.
+    pub fn loaded(&self, folder: &str) -> Checkpoint {
+        Checkpoint::load(self.path(folder).join("checkpoint.safetensors")).unwrap()
+    }
+
+    /// The lines of the log in a folder, as far as it is written.
+    pub fn lines(&self, folder: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.path(folder).join("log.jsonl")).unwrap_or_default();
+        text.lines().map(str::to_string).collect()
+    }
+
+    pub fn log(&self, folder: &str) -> Vec<Value> {
+        self.lines(folder).iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The last line of a log, of a run that has ended.
+    pub fn done(&self, folder: &str) -> Value {
+        self.log(folder).pop().unwrap()
+    }
+}
+
+/// Sends a signal to a program.
+pub fn kill(signal: &str, process: u32) {
+    // It may have ended already.
+    let _ = Command::new("kill").args([&format!("-{signal}"), &process.to_string()]).status();
 }
 
 /// The time limit of a test.
@@ -147,6 +184,13 @@ impl Ended {
         };
         let [stdout, stderr] = [out, err].map(|reader| reader.join().unwrap());
         Ended::new(Output { status, stdout, stderr })
+    }
+
+    /// Checks that standard error contains a text.
+    #[track_caller]
+    pub fn says(self, text: &str) -> Ended {
+        assert!(self.err.contains(text), "{text:?} is not in {self:?}");
+        self
     }
 
     /// Checks that the exit code is 0, and returns standard output.

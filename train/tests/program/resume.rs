@@ -2,28 +2,19 @@
 //! uninterrupted one, for any number of threads.
 #![cfg(unix)]
 
-use crate::program::{Ended, Place, wait_until};
-use retrograd::nn::checkpoint::Checkpoint;
+use crate::program::{FAILED, Place, TINY, wait_until};
 use retrograd::prelude::Rng;
 use std::fs;
 use std::process::Child;
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
-pub const RECIPE: &[&str] = &[
-    "train",
-    "--preset",
-    "tiny",
-    "--steps",
-    "400",
-    "--dropout",
-    "0.1",
-    "--seed",
-    "7",
-    "--eval-every",
-    "25",
-];
-pub const RESUME: &[&str] = &["resume", "--eval-every", "25"];
+pub const RESUME: &str = "resume --eval-every 25";
+
+/// The command of the run, with further flags.
+pub fn recipe(more: &str) -> String {
+    format!("{TINY} --steps 400 --dropout 0.1 --seed 7 --eval-every 25 {more}")
+}
 
 /// The files of a run, without times.
 pub struct Remains {
@@ -40,37 +31,31 @@ pub fn remains(place: &Place, folder: &str) -> Remains {
         }
         format!("{line:?}")
     };
-    let log =
-        lines(place, folder).map(|line| untimed(serde_json::from_str(&line).unwrap())).collect();
-    let checkpoint = fs::read(place.path(folder).join("checkpoint.safetensors")).unwrap();
-    Remains { checkpoint, log }
-}
-
-/// The lines of the log in this folder.
-pub fn lines(place: &Place, folder: &str) -> impl Iterator<Item = String> {
-    let text = fs::read_to_string(place.path(folder).join("log.jsonl")).unwrap_or_default();
-    text.lines().map(str::to_string).collect::<Vec<_>>().into_iter()
+    let log = place.log(folder).into_iter().map(untimed).collect();
+    Remains { checkpoint: place.checkpoint(folder), log }
 }
 
 /// An uninterrupted run, on 2 threads.
 static WHOLE: LazyLock<Remains> = LazyLock::new(|| {
     let place = Place::new();
-    place.run(&[RECIPE, &["--threads", "2"]].concat()).ok();
+    place.ok(&recipe("--threads 2"));
     remains(&place, FOLDER)
 });
 
 /// The default folder.
 pub const FOLDER: &str = "out/run";
 
-pub fn start(place: &Place, resume: bool, threads: &str) -> Child {
-    let args: &[&str] = if resume { RESUME } else { RECIPE };
-    place.start(&[args, &["--threads", threads]].concat())
-}
-
 /// Waits until a run has been saved and its log has this many lines.
 pub fn wait_for_lines(place: &Place, child: &mut Child, count: usize) {
     let saved = place.path("out/run/checkpoint.safetensors");
-    wait_until(child, || saved.exists() && lines(place, FOLDER).count() >= count);
+    wait_until(child, || saved.exists() && place.lines(FOLDER).len() >= count);
+}
+
+/// Starts the run, and waits for some steps.
+pub fn started(place: &Place, threads: usize) -> Child {
+    let mut child = place.start(&recipe(&format!("--threads {threads}")));
+    wait_for_lines(place, &mut child, 40);
+    child
 }
 
 /// Checks that the lines of a log are the first ones of the uninterrupted run.
@@ -95,18 +80,20 @@ fn a_run_killed_at_random_times_resumes_bit_for_bit() {
     let mut rng = Rng::new(clock);
     let place = Place::new();
     let mut count = 0;
-    for (i, threads) in ["2", "1", "3", "1", "2"].into_iter().enumerate() {
-        let mut child = start(&place, i > 0, threads);
+    for (i, threads) in [2, 1, 3, 1, 2].into_iter().enumerate() {
+        let threads = format!("--threads {threads}");
+        let line = if i == 0 { recipe(&threads) } else { format!("{RESUME} {threads}") };
+        let mut child = place.start(&line);
         count += 2 + rng.below(60);
         wait_for_lines(&place, &mut child, count);
         // SIGKILL, which cannot be handled.
         child.kill().unwrap();
         child.wait().unwrap();
-        let path = place.path("out/run/checkpoint.safetensors");
-        Checkpoint::load(&path).expect("what was saved still loads");
-        count = lines(&place, FOLDER).count() / 26 * 26;
+        // What was saved still loads.
+        place.loaded(FOLDER);
+        count = place.lines(FOLDER).len() / 26 * 26;
     }
-    Ended::of(start(&place, true, "3")).ok();
+    place.ok(&format!("{RESUME} --threads 3"));
     assert_same(&remains(&place, FOLDER));
     let left: Vec<_> = fs::read_dir(place.path("out/run")).unwrap().flatten().collect();
     let temporary = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".tmp");
@@ -116,22 +103,21 @@ fn a_run_killed_at_random_times_resumes_bit_for_bit() {
 #[test]
 fn a_run_that_is_complete_can_be_resumed() {
     let place = Place::new();
-    place.run(&[RECIPE, &["--threads", "3"]].concat()).ok();
+    place.ok(&recipe("--threads 3"));
     assert_same(&remains(&place, FOLDER));
-    place.run(&["resume"]).ok();
+    place.ok("resume");
     assert_same(&remains(&place, FOLDER));
 }
 
 #[test]
 fn sampling_does_not_load_the_optimiser() {
     let place = Place::new();
-    place.run(&[RECIPE, &["--threads", "1"]].concat()).ok();
-    let sample = ["sample", "Once", "--tokens", "20", "--seed", "3"];
-    let with_all = place.run(&sample).ok();
-    let path = place.path("out/run/checkpoint.safetensors");
-    let mut file = Checkpoint::load(&path).unwrap();
+    place.train("run", 20, "--threads 1");
+    let sample = "sample On --out run --tokens 20 --seed 3";
+    let with_all = place.ok(sample);
+    let mut file = place.loaded("run");
     file.tensors.retain(|name, _| name.starts_with("model."));
-    file.save(&path).unwrap();
-    assert_eq!(place.run(&sample).ok(), with_all);
-    place.run(&["resume"]).failed(1, &["cannot load", "missing: m."]);
+    file.save(place.path("run/checkpoint.safetensors")).unwrap();
+    assert_eq!(place.ok(sample), with_all);
+    place.fails("resume --out run", FAILED, &["cannot load", "missing: m."]);
 }

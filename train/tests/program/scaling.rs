@@ -1,6 +1,6 @@
 //! The prediction of `scaling`.
 
-use super::program::Place;
+use crate::program::{Place, USAGE};
 
 /// The numbers of the rows under a heading, up to an empty line.
 fn table(text: &str, heading: &str) -> Vec<Vec<f64>> {
@@ -12,7 +12,7 @@ fn table(text: &str, heading: &str) -> Vec<Vec<f64>> {
 #[test]
 fn scaling_predicts_the_step_for_more_cores_and_writes_nothing() {
     let place = Place::new();
-    let text = place.run(&["scaling", "--preset", "tiny", "--batch", "32", "--threads", "2"]).ok();
+    let text = place.ok("scaling --preset tiny --batch 32 --threads 2");
     let predicted = table(&text, "cores ");
     let cores: Vec<f64> = predicted.iter().map(|row| row[0]).collect();
     assert_eq!(cores, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0], "{text}");
@@ -25,11 +25,7 @@ fn scaling_predicts_the_step_for_more_cores_and_writes_nothing() {
     let measured = table(&text, "threads ");
     assert_eq!(measured.iter().map(|row| row[0]).collect::<Vec<_>>(), [1.0, 2.0], "{text}");
     assert!(text.contains("On 64 cores") && text.contains("> shards > "), "{text}");
-    assert!(!place.path("out").exists());
-}
-
-#[test]
-fn scaling_excludes_flags_of_runs() {
-    let place = Place::new();
-    place.run(&["scaling", "--out", "run"]).failed(2, &["unexpected argument '--out'"]);
+    assert!(!place.exists("out"));
+    // It has no flags of runs.
+    place.fails("scaling --out run", USAGE, &["unexpected argument '--out'"]);
 }

@@ -2,9 +2,8 @@
 //! 128 plus the signal number. A second Ctrl-C ends it at once.
 #![cfg(unix)]
 
-use crate::program::{Ended, Place, wait_until};
-use crate::resume::{FOLDER, RECIPE, assert_same, lines, remains, start, wait_for_lines};
-use retrograd::nn::checkpoint::Checkpoint;
+use crate::program::{Ended, Place, TINY, wait_until};
+use crate::resume::{FOLDER, RESUME, assert_same, recipe, remains, started, wait_for_lines};
 use std::process::{Child, Command, Stdio};
 
 /// Sends signals, one right after the other.
@@ -31,16 +30,14 @@ fn each_signal_has_its_exit_code_after_saving() {
             continue;
         }
         let place = Place::new();
-        let mut child = start(&place, false, "1");
-        wait_for_lines(&place, &mut child, 40);
+        let child = started(&place, 1);
         send(&child, signals);
         let ended = Ended::of(child);
-        let path = place.path("out/run/checkpoint.safetensors");
-        let step: u64 = Checkpoint::load(&path).unwrap().read_note("step").unwrap();
+        let step: u64 = place.loaded(FOLDER).read_note("step").unwrap();
         let words = format!("Stopped after step {step} of 400, saved in out/run.");
         ended.failed(code, &[&words, " resume --out"]);
         if signals == ["INT"] {
-            Ended::of(start(&place, true, "2")).ok();
+            place.ok(&format!("{RESUME} --threads 2"));
             assert_same(&remains(&place, FOLDER));
         }
     }
@@ -50,8 +47,7 @@ fn each_signal_has_its_exit_code_after_saving() {
 fn a_second_ctrl_c_ends_the_run_at_once() {
     let place = Place::new();
     // Steps that take long enough for two signals to arrive during one.
-    let args = ["train", "--layers", "2", "--context", "256", "--batch", "64", "--threads", "1"];
-    let mut child = place.start(&args);
+    let mut child = place.start("train --layers 2 --context 256 --batch 64 --threads 1");
     wait_for_lines(&place, &mut child, 1);
     // Two signals are delivered as one if the program does not run between them.
     while child.try_wait().unwrap().is_none() {
@@ -66,15 +62,11 @@ fn a_second_ctrl_c_ends_the_run_at_once() {
 #[test]
 fn a_signal_ends_a_long_sample_after_training() {
     let place = Place::new();
-    let args =
-        ["train", "--preset", "tiny", "--steps", "2", "--tokens", "100000000", "--out", "run"];
-    let mut command = place.retrograd(&args);
+    let mut command = place.command(&format!("{TINY} --steps 2 --tokens 100000000 --out run"));
     // The sample is not needed.
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let log = place.path("run/log.jsonl");
-    wait_until(&mut child, || {
-        std::fs::read_to_string(&log).is_ok_and(|log| log.contains("\"done\""))
-    });
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let is_done = || place.lines("run").last().is_some_and(|line| line.contains("\"done\""));
+    wait_until(&mut child, is_done);
     send(&child, &["TERM"]);
     Ended::of(child).failed(143, &["Stopped after step 2 of 2, saved in run."]);
 }
@@ -83,16 +75,16 @@ fn a_signal_ends_a_long_sample_after_training() {
 #[test]
 fn an_ignored_hangup_stays_ignored() {
     let place = Place::new();
-    let example = place.retrograd(RECIPE);
+    let program = place.command(&recipe(""));
     // Ignores SIGHUP, as `nohup` does.
     let mut ignoring = Command::new("sh");
-    ignoring.args(["-c", r#"trap "" HUP; exec "$0" "$@""#]).arg(example.get_program());
-    ignoring.args(example.get_args()).current_dir(place.path(""));
-    let mut child = ignoring.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    ignoring.args(["-c", r#"trap "" HUP; exec "$0" "$@""#]).arg(program.get_program());
+    ignoring.args(program.get_args()).current_dir(place.path(""));
+    let mut child = ignoring.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for_lines(&place, &mut child, 40);
     send(&child, &["HUP"]);
-    let before = lines(&place, FOLDER).count();
-    wait_until(&mut child, || lines(&place, FOLDER).count() > before + 10);
+    let before = place.lines(FOLDER).len();
+    wait_until(&mut child, || place.lines(FOLDER).len() > before + 10);
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -1,13 +1,12 @@
 //! Pipes, devices and folders instead of files: an error, without blocking or endless reading.
 #![cfg(unix)]
 
-use crate::program::{Ended, Place};
+use crate::program::{Ended, FAILED, Place, TINY};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-const FAILED: i32 = 1;
-const SHORT: &[&str] = &["train", "--preset", "tiny", "--steps", "3", "--quiet"];
+const SHORT: &str = "train --preset tiny --steps 3 --quiet --no-page";
 
 fn make_pipe(place: &Place, name: &str) {
     assert!(Command::new("mkfifo").arg(place.path(name)).status().unwrap().success());
@@ -32,8 +31,8 @@ fn remove(place: &Place, name: &str) {
 #[test]
 fn special_files_in_the_folder_of_a_run_are_errors() {
     let place = Place::new();
-    place.run(&[SHORT, &["--out", "run"]].concat()).ok();
-    let resume = || place.run(&["resume", "--out", "run", "--quiet"]);
+    place.train("run", 3, "");
+    let resume = || place.run("resume --out run --quiet");
     let files = [
         ("log.jsonl", "cannot read run/log.jsonl: "),
         ("checkpoint.safetensors", "cannot load: run/checkpoint.safetensors: "),
@@ -47,7 +46,7 @@ fn special_files_in_the_folder_of_a_run_are_errors() {
             let why = if kind == "folder" { "Is a directory" } else { "it is not a regular file" };
             resume().failed(FAILED, &[&format!("{tried}{why}")]);
             if file == "checkpoint.safetensors" {
-                place.run(&["sample", "a", "--out", "run"]).failed(FAILED, &[tried, why]);
+                place.fails("sample a --out run", FAILED, &[tried, why]);
             }
             remove(&place, &name);
         }
@@ -63,9 +62,8 @@ fn special_files_in_the_folder_of_a_new_run_are_errors() {
         for kind in ["pipe", "/dev/zero"] {
             fs::create_dir(place.path("new")).unwrap();
             put(&place, &format!("new/{file}"), kind);
-            place
-                .run(&[SHORT, &["--out", "new"]].concat())
-                .failed(FAILED, &[tried, "it is not a regular file"]);
+            let line = format!("{TINY} --steps 3 --out new");
+            place.fails(&line, FAILED, &[tried, "it is not a regular file"]);
             fs::remove_dir_all(place.path("new")).unwrap();
         }
     }
@@ -75,40 +73,34 @@ fn special_files_in_the_folder_of_a_new_run_are_errors() {
 fn a_pipe_as_the_folder_is_an_error() {
     let place = Place::new();
     make_pipe(&place, "pipe");
-    place
-        .run(&["train", "--out", "pipe"])
-        .failed(FAILED, &["cannot make the folder pipe: File exists"]);
-    for more in [["resume", "--quiet"], ["sample", "a"]] {
-        place
-            .run(&[&more[..], &["--out", "pipe"]].concat())
-            .failed(FAILED, &["there is no run in pipe: it is no folder"]);
+    place.fails("train --out pipe", FAILED, &["cannot make the folder pipe: File exists"]);
+    for line in ["resume --quiet --out pipe", "sample a --out pipe"] {
+        place.fails(line, FAILED, &["there is no run in pipe: it is no folder"]);
     }
 }
 
 #[test]
 fn a_text_may_be_a_pipe_but_not_a_device() {
     let place = Place::new();
-    let learn = |data| [SHORT, &["--out", "run", "--data", data]].concat();
+    let learn = |data| format!("{SHORT} --out run --data {data}");
     for device in ["/dev/zero", "/dev/null"] {
         let said = format!("cannot read {device}: it is not a regular file");
-        place.run(&learn(device)).failed(FAILED, &[&said]);
+        place.fails(&learn(device), FAILED, &[&said]);
     }
     for kind in ["pipe", "/dev/zero"] {
         put(&place, "tokenizer.json", kind);
-        let tokenizer = [SHORT, &["--tokenizer", "tokenizer.json"]].concat();
-        place.run(&tokenizer).failed(FAILED, &["tokenizer.json: it is not a regular file"]);
+        let line = format!("{SHORT} --tokenizer tokenizer.json");
+        place.fails(&line, FAILED, &["tokenizer.json: it is not a regular file"]);
         remove(&place, "tokenizer.json");
     }
-    assert!(!place.path("run").exists());
+    assert!(!place.exists("run"));
     // A shell passes <(command) as a pipe.
     make_pipe(&place, "pipe");
     let (child, text) = (place.start(&learn("pipe")), "word ".repeat(200));
     fs::write(place.path("pipe"), &text).unwrap();
-    let ended = Ended::of(child);
     let said = "note: pipe is a pipe: reading to its end. To resume the run, save the text in a file and \
                 pass it by --data";
-    assert!(ended.err.contains(said), "{ended:?}");
-    ended.ok();
+    Ended::of(child).says(said).ok();
     place.write("text", text);
-    place.run(&["resume", "--out", "run", "--data", "text"]).ok();
+    place.ok("resume --out run --data text");
 }

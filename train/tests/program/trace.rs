@@ -1,15 +1,11 @@
 //! `RETROGRAD_TRACE`: a line per kernel, of any program.
 
-use crate::program::{Ended, Place};
-use std::fs;
-use std::process::Stdio;
+use crate::program::{Ended, Place, TINY};
 
 /// Runs a training step with a value of the variable, and writes to a folder.
 fn run(place: &Place, value: &str, folder: &str) -> Ended {
-    let args = ["train", "--preset", "tiny", "--steps", "1", "--out", folder];
-    let mut command = place.retrograd(&args);
-    command.env("RETROGRAD_TRACE", value);
-    Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    let line = format!("{TINY} --no-page --tokens 1 --steps 1 --out {folder}");
+    place.run_with("RETROGRAD_TRACE", value, &line)
 }
 
 /// The columns of a line: two or more spaces separate them.
@@ -61,7 +57,7 @@ fn a_trace_has_a_line_per_kernel_and_changes_nothing() {
     }
     traced.ok();
     let weights = |folder| {
-        let file = fs::read(place.path(folder).join("checkpoint.safetensors")).unwrap();
+        let file = place.checkpoint(folder);
         // After the header, which has the time.
         let header = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
         file[8 + header..].to_vec()
@@ -71,7 +67,7 @@ fn a_trace_has_a_line_per_kernel_and_changes_nothing() {
     let to_file = run(&place, "kernels.trace", "to_file");
     assert!(!to_file.err.contains("trace: "), "{to_file:?}");
     to_file.ok();
-    let mut in_file = check(&fs::read_to_string(place.path("kernels.trace")).unwrap());
+    let mut in_file = check(&place.read("kernels.trace"));
     let mut printed = operations;
     in_file.sort();
     printed.sort();

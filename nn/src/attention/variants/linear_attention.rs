@@ -139,18 +139,6 @@ impl<T: Real> LinearState<T> {
 
     /// The causal outputs of the next tokens: earlier tokens contribute through the state, tokens of
     /// the chunk through weights. Then the keys and values of the chunk are added to the state.
-    ///
-    /// ```
-    /// use retrograd::nn::attention::{LinearForm, LinearState, Reach, linear_attention};
-    /// use retrograd::prelude::*;
-    /// let mut rng = Rng::new(1);
-    /// let mut x = || Var::constant(Tensor::<f64>::randn([1, 1, 4, 3], &mut rng));
-    /// let (q, k, v) = (x(), x(), x());
-    /// let mut state = LinearState::new(&k, &v);
-    /// let y = state.chunk(&q, &k, &v);
-    /// let all = linear_attention(&q, &k, &v, Reach::Causal, LinearForm::Quadratic);
-    /// assert!((y - all).value().abs().max(..).item() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn chunk(&mut self, q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
         let f = feature_map(q);

@@ -99,17 +99,6 @@ impl<T: Real> Gpt<T> {
     ///
     /// # Panics
     /// As [`Gpt::forward`], or if there is no token.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let config = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
-    /// let model = Gpt::<f64>::new(config, &mut Rng::new(1)).unwrap();
-    /// let log_p = model.log_probs(&Tensor::from([[1i64, 2, 3]]));
-    /// assert_eq!(*log_p.shape(), [1, 2]);
-    /// let (inputs, targets) = (Tensor::from([[1i64, 2]]), Tensor::from([[2i64, 3]]));
-    /// let loss = model.loss(&inputs, &targets, &mut Pass::eval()).item();
-    /// assert!((loss + log_p.mean(..).item()).abs() < 1e-12);
-    /// ```
     #[track_caller]
     pub fn log_probs(&self, tokens: &Tensor<i64>) -> Tensor<T> {
         self.check_tokens(tokens, 0);
