@@ -62,6 +62,7 @@ fn view(shape: &[usize], indices: impl Indices) -> (Vec<usize>, Vec<isize>, usiz
 }
 
 #[test]
+#[allow(clippy::reversed_empty_ranges)]
 fn indices_resolve_as_in_python() {
     assert_eq!(view(&[2, 5], 1), (vec![5], vec![1], 5));
     assert_eq!(view(&[2, 5], -2), (vec![5], vec![1], 0));
