@@ -21,6 +21,12 @@ pub fn message(panic: Box<dyn Any + Send>) -> String {
 
 /// The message of the panic of `f`, and the file and line of its location; `None` if there is none.
 fn caught<R>(f: impl FnOnce() -> R) -> Option<(String, (String, u32))> {
+    let mut f = Some(f);
+    caught_dyn(&mut || drop(f.take().expect("once")()))
+}
+
+/// [`caught`], compiled once and not for every function.
+fn caught_dyn(f: &mut dyn FnMut()) -> Option<(String, (String, u32))> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = take_hook();
@@ -72,12 +78,12 @@ pub fn assert_panics_here<R>(part: &str, f: impl FnOnce() -> R) {
 /// returns its line.
 #[doc(hidden)]
 pub fn check(
-    f: impl FnOnce(),
+    f: &mut dyn FnMut(),
     name: &str,
     (want, is_whole): (&str, bool),
     (file, after): (&str, u32),
 ) -> u32 {
-    let Some((text, (place, line))) = caught(f) else {
+    let Some((text, (place, line))) = caught_dyn(f) else {
         panic!("below line {after}: `{name}` does not panic, wanted {want:?}");
     };
     let is_wanted = if is_whole { text == want } else { text.contains(want) };
@@ -93,9 +99,12 @@ pub fn check(
 macro_rules! panics {
     ($($e:expr => $want:expr;)+) => {{
         let mut line = line!();
-        $(line = $crate::panics::check(
-            || _ = $e, stringify!($e), ($want.as_ref(), true), (file!(), line),
-        );)+
+        $({
+            let mut once = Some(|| _ = $e);
+            let mut f = || once.take().expect("once")();
+            let place = (file!(), line);
+            line = $crate::panics::check(&mut f, stringify!($e), ($want.as_ref(), true), place);
+        })+
         let _ = line;
     }};
 }
@@ -104,8 +113,11 @@ macro_rules! panics {
 #[macro_export]
 macro_rules! panics_with {
     ($($e:expr => $want:expr;)+) => {{
-        $($crate::panics::check(
-            || _ = $e, stringify!($e), ($want.as_ref(), false), (file!(), 0),
-        );)+
+        $({
+            let mut once = Some(|| _ = $e);
+            let mut f = || once.take().expect("once")();
+            let place = (file!(), 0);
+            $crate::panics::check(&mut f, stringify!($e), ($want.as_ref(), false), place);
+        })+
     }};
 }

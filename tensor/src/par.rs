@@ -49,7 +49,8 @@ pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R>
     let here = Settings::current();
     let settings =
         Settings { single_threaded: n >= threads, sharing: here.sharing.saturating_mul(n), ..here };
-    let one = |i| settings.run(|| f(i));
+    // A trait object, so that rayon's code is compiled once per type of result.
+    let one: &(dyn Fn(usize) -> R + Sync) = &|i| settings.run(|| f(i));
     in_default_settings(|| (0..n).into_par_iter().with_max_len(1).map(one).collect())
 }
 
@@ -79,6 +80,15 @@ pub fn single_threaded<R>(f: impl FnOnce() -> R) -> R {
 /// ```
 #[track_caller]
 pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
+    let (mut f, mut result) = (Some(f), None);
+    with_threads_dyn(n, &mut || result = f.take().map(|f| f()));
+    result.expect("f has run")
+}
+
+/// [`with_threads`], so that rayon's code is compiled once instead of once per `f`.
+#[inline(never)]
+#[track_caller]
+fn with_threads_dyn(n: usize, f: &mut (dyn FnMut() + Send)) {
     require(n > 0, "with_threads", ErrorKind::Value, || "needs at least 1 thread, got 0".into())
         .or_panic();
     let pool = match rayon::ThreadPoolBuilder::new().num_threads(n).build() {

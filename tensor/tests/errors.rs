@@ -7,7 +7,8 @@ use retrograd_tensor::ops::activation::Relu;
 use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::torch_random::TorchRng;
-use retrograd_tensor::{ErrorKind, INFER, ScatterReduce, Shape, StepBy, Tensor, with_threads};
+use retrograd_tensor::with_threads;
+use retrograd_tensor::{Ellipsis, ErrorKind, INFER, NewAxis, ScatterReduce, Shape, StepBy, Tensor};
 
 fn x(dims: &[usize]) -> Tensor<f32> {
     Tensor::zeros(dims)
@@ -123,11 +124,23 @@ fn views_check_axes_and_ranges() {
 }
 
 #[test]
+#[allow(clippy::reversed_empty_ranges)]
 fn indices_of_several_axes_are_checked() {
     let t = x(&[2, 5]);
     panics! {
         t.i((0, 5)) => "i: 5 is outside 0..5 on axis 1 of [2, 5]";
+        t.i((0, -6)) => "i: -6 is outside 0..5 on axis 1 of [2, 5]";
         t.i((.., -6..)) => "i: -6.. is outside 0..5 on axis 1 of [2, 5]";
+        t.i((0, 1..6)) => "i: 1..6 is outside 0..5 on axis 1 of [2, 5]";
+        t.i((0, 3..1)) => "i: 3..1 is outside 0..5 on axis 1 of [2, 5]";
+        t.i((0, ..=-6)) => "i: ..=-6 is outside 0..5 on axis 1 of [2, 5]";
+        x(&[0]).i(-1) => "i: -1 is outside 0..0 on axis 0 of [0]";
+        x(&[2]).i(usize::MAX) => "i: 9223372036854775807 is outside 0..2 on axis 0 of [2]";
+        x(&[2]).i(..=usize::MAX) => "i: ..=9223372036854775807 is outside 0..2 on axis 0 of [2]";
+        x(&[2]).i(StepBy(.., 0)) => "i: a step of 0 never ends";
+        x(&[2]).i((Ellipsis, Ellipsis)) =>
+            "i: 2 ellipses: it would not be known which axes each stands for";
+        x(&[1; 8]).i(NewAxis) => "i: [1, 1, 1, 1, 1, 1, 1, 1, 1] has 9 axes, the most is 8";
         t.i((0, 0, 0)) => "i: 3 indices for [2, 5], which has rank 2";
         t.i(StepBy(1, 2)) => "StepBy: 1 is no range";
         t.slice_assign(2, 0.0) => "slice_assign: 2 is outside 0..2 on axis 0 of [2, 5]";

@@ -6,7 +6,6 @@ use proptest::prelude::*;
 use retrograd_autograd::{Var, check};
 use retrograd_nn::attention::{
     Align, Bias, KvCache, LongformerAttention, Mask, Past, Path, Sink, Spec, attend, attend_all,
-    attend_packed,
 };
 use retrograd_nn::internals::additive_scores;
 use retrograd_tensor::Tensor;
@@ -163,29 +162,10 @@ proptest! {
     }
 }
 
-/// The fused operations: the kernels and their definitions.
+/// Tiled attention is compared with its definition in `equivalences::paths`.
 #[test]
-fn kernels_agree_with_their_definitions() {
+fn additive_scores_agree_with_their_definition() {
     let mut rng = Rng::new(1);
-    let learned = Var::leaf(Tensor::from([0.3, -0.7, 0.1, 0.0]));
-    let (heads, key_heads, length, width) = (4, 2, 9, 5);
-    for (name, spec) in [
-        ("plain", Spec::new()),
-        ("causal", Spec::new().causal()),
-        ("no key for some queries", Spec::new().mask(Mask::queries(&[1, 2]))),
-        ("window and cap", Spec::new().mask(Mask::window(2, 1)).softcap(1.5)),
-        ("bias", Spec::new().causal().bias(Bias::alibi(4))),
-        ("sinks", Spec::new().mask(Mask::window(1, 1)).sink(Sink::Learned(learned))),
-    ] {
-        let spec = spec.path(Path::Tiled);
-        let mut x = |heads| Var::leaf(Tensor::randn([2, heads, length, width], &mut rng));
-        let (q, k, v) = (x(heads), x(key_heads), x(key_heads));
-        assert_eq!(check::definition(&attend(&q, &k, &v, &spec), 1e-11), Ok(true), "{name}");
-        let all = (heads + 2 * key_heads) * width;
-        let qkv = Var::leaf(Tensor::randn([2, length, all], &mut rng));
-        let y = attend_packed(&qkv, heads, key_heads, &spec);
-        assert_eq!(check::definition(&y, 1e-11), Ok(true), "{name}, packed");
-    }
     let mut x = |shape: &[usize]| Var::leaf(Tensor::<f64>::randn(shape, &mut rng));
     for (q, k) in [(&[3, 4][..], &[5, 4][..]), (&[2, 3, 4], &[2, 1, 4]), (&[0, 4], &[5, 4])] {
         let scores = additive_scores(&x(q), &x(k), &x(&[4]));
