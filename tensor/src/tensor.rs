@@ -339,7 +339,7 @@ impl<T: Element> Tensor<T> {
     }
 
     /// The address of the storage: equal for tensors that share it, and the address in
-    /// [`Observer::allocated`](crate::observe::Observer::allocated). It identifies the storage while this
+    /// [`Event::Allocated`](crate::observe::Event::Allocated). It identifies the storage while this
     /// tensor exists.
     #[doc(hidden)]
     pub fn storage_address(&self) -> usize {
