@@ -21,11 +21,13 @@ const INTERNAL: &[&str] = &[
     "/check/",
     "/attention/engine/",
     "/attention/parts/heads.rs",
+    "/attention/parts/scores.rs",
     "/checkpoint/",
     "distributed/src/",
     "/replacing.rs",
     "/testing.rs",
     "study/src/attention/",
+    "study/src/xray/elements.rs",
     "study/src/environment.rs",
     "study/src/run/",
 ];
