@@ -221,7 +221,7 @@ impl Step {
         let params = params.ok_or(format!("{}: the run is not finished", log.display()))?;
         ms.sort_by(f64::total_cmp);
         let median = *ms.get(ms.len() / 2).ok_or("the run has no steps")?;
-        let file = Checkpoint::load_filtered(&folder.join("checkpoint.safetensors"), |_| false)?;
+        let file = Checkpoint::load_filtered(folder.join("checkpoint.safetensors"), |_| false)?;
         let recipe: serde_json::Value = file.read_note("recipe")?;
         let size = |name: &str| recipe[name].as_u64().map(|n| n as usize);
         let (batch, context) = (size("batch").unwrap_or(1), size("context").unwrap_or(1));
