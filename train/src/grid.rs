@@ -9,7 +9,7 @@ use crate::output::{note, say, silently};
 use crate::progress::duration;
 use crate::ranks::Ranks;
 use crate::resume;
-use crate::stop::{OrFailed, Result, usage};
+use crate::stop::{OrFailed, Result, Stop, failed, usage};
 use crate::train::{Job, Train, fresh, train_run};
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ pub fn grid(args: &Grid, line: &[OsString], parse: Parse, ranks: &Ranks) -> Resu
                 Ok(done)
             }
             Err(stop) if stop.is_signal() => {
-                interrupted = Some(stop);
+                interrupted = Some(stop.code);
                 break;
             }
             Err(stop) => {
@@ -90,7 +90,8 @@ pub fn grid(args: &Grid, line: &[OsString], parse: Parse, ranks: &Ranks) -> Resu
     }
     let mut all: Vec<Outcome> = ranks.share(&outcomes).into_iter().flatten().collect();
     all.sort_by_key(|outcome| outcome.index);
-    if ranks.is_first() {
+    let signal = ranks.share(&interrupted).into_iter().flatten().next();
+    if ranks.is_first() && !all.is_empty() {
         report(&points, &all, root)?;
         if !args.run.no_page {
             let folders: Vec<PathBuf> = points.iter().map(|point| point.folder.clone()).collect();
@@ -101,8 +102,18 @@ pub fn grid(args: &Grid, line: &[OsString], parse: Parse, ranks: &Ranks) -> Resu
             }
         }
     }
-    match interrupted {
-        Some(stop) => Err(stop),
+    let is_done = |outcome: &&Outcome| outcome.result.is_ok();
+    let done = all.iter().filter(is_done).map(|outcome| &*points[outcome.index].name);
+    let done: Vec<&str> = done.collect();
+    match signal {
+        Some(code) => {
+            let (n, of, names) = (done.len(), points.len(), done.join("; "));
+            let names = if n == 0 { names } else { format!(" ({names})") };
+            let text =
+                format!("Stopped; {n} of {of} runs are done{names}. The same command goes on");
+            Err(Stop { code, text })
+        }
+        None if done.is_empty() => failed("every run failed"),
         None => Ok(()),
     }
 }
@@ -217,6 +228,7 @@ fn report(points: &[Point], outcomes: &[Outcome], root: &Path) -> Result<()> {
     let path = root.join("grid.csv");
     let written = fs::create_dir_all(root).and_then(|()| fs::write(&path, csv));
     written.or_failed(format!("cannot write {}", path.display()))?;
-    say!("\n* the best one. The runs and the table as grid.csv are in {}", root.display());
+    let mark = if best.is_finite() { "* the best one. " } else { "" };
+    say!("\n{mark}The runs and the table as grid.csv are in {}", root.display());
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use retrograd::nn::text::Printable;
 use std::fmt::Arguments;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,12 +24,17 @@ fn error() -> MutexGuard<'static, Option<io::Error>> {
     ERROR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Prints and flushes, until the first error. Control characters are escaped, here and below.
+/// Prints and flushes, until the first error. Control characters are escaped on a terminal, and always below; a file
+/// or a pipe gets the text as it is.
 pub fn print(text: Arguments<'_>) {
     let mut error = error();
     if error.is_none() && !SILENT.load(Relaxed) {
         let mut out = io::stdout().lock();
-        *error = write!(out, "{}", Printable(text)).and_then(|()| out.flush()).err();
+        let written = match out.is_terminal() {
+            true => write!(out, "{}", Printable(text)),
+            false => out.write_fmt(text),
+        };
+        *error = written.and_then(|()| out.flush()).err();
     }
 }
 

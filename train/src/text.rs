@@ -3,7 +3,7 @@
 use crate::output::note;
 use crate::stop::{Result, failed};
 use crate::tales::tales;
-use retrograd::nn::text::{Corpus, Documents, TextError, Tokenizer};
+use retrograd::nn::text::{Corpus, Document, Documents, TextError, Tokenizer};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,18 +38,18 @@ pub struct Text {
 }
 
 impl Text {
-    /// Reads a file or a folder, or generates the tales. Line ends become `\n`, unless the text of an
-    /// earlier run has others: it was trained when they were kept.
+    /// Reads a file or a folder, or generates the tales. Line ends become `\n`, and byte order marks are dropped,
+    /// unless the text of an earlier run has them: it was trained when they were kept.
     pub fn read(file: Option<&Path>, earlier: Option<&Source>) -> Result<Text> {
         let documents = match file {
             None => Documents::of(tales(TALES.0, TALES.1)),
             Some(path) => {
                 note_if_pipe(path);
-                let unchanged = Documents::read_unchanged(path).or_else(failed)?;
+                let unchanged = Documents::read_unchanged(path).or_else(|e| invalid(path, &e))?;
                 let is_earlier = |text: &Source| text.fingerprint == unchanged.fingerprint();
                 match earlier.is_some_and(is_earlier) {
                     true => unchanged,
-                    false => unchanged.with_lf(),
+                    false => without_marks(path, unchanged)?.with_lf(),
                 }
             }
         };
@@ -115,6 +115,45 @@ pub fn first_words(text: &str, most: usize) -> String {
     }
     let end = (1..=most).rev().find(|&i| line[i] == ' ').unwrap_or(most);
     text.chars().take(end).collect()
+}
+
+/// The error of a text that cannot be read, with what to do.
+fn invalid<T>(path: &Path, e: &TextError) -> Result<T> {
+    let advice = match e {
+        TextError::NotUtf8 { .. } if path.is_dir() => LEAVE_OUT,
+        TextError::NotUtf8 { .. } => {
+            ". If it is a text in another encoding, convert it: iconv -f LATIN1 -t UTF-8 FILE > NEW"
+        }
+        _ => "",
+    };
+    failed(format!("{e}{advice}"))
+}
+
+/// What to do with a file of a folder that is no text.
+const LEAVE_OUT: &str = ". Files whose names begin with a dot are left out; a text in another encoding is converted by \
+                         iconv -f LATIN1 -t UTF-8 FILE > NEW";
+
+/// The documents without the byte order marks at their beginnings, which are reported.
+///
+/// # Errors
+/// If a file of the folder has a NUL byte, so it is no text.
+fn without_marks(path: &Path, documents: Documents) -> Result<Documents> {
+    const MARK: char = '\u{feff}';
+    let is_binary = |document: &&Document| path.is_dir() && document.text.contains('\0');
+    if let Some(binary) = documents.list().iter().find(is_binary) {
+        let file = path.join(&binary.name);
+        return failed(format!("{}: no text, but NUL bytes{LEAVE_OUT}", file.display()));
+    }
+    let marks = documents.texts().filter(|text| text.starts_with(MARK)).count();
+    if marks == 0 {
+        return Ok(documents);
+    }
+    note!("note: the byte order mark at the beginning of {marks} files is left out");
+    let without = |Document { name, text }: &Document| Document {
+        name: name.clone(),
+        text: text.strip_prefix(MARK).unwrap_or(text).to_string(),
+    };
+    Ok(documents.list().iter().map(without).collect::<Vec<_>>().into())
 }
 
 /// Prints a note that a run with a pipe as its text cannot simply be resumed.

@@ -58,6 +58,8 @@ pub struct RunRecord {
     /// The time of looks and writes of this process.
     cost: Duration,
     began: Instant,
+    /// Since when, if this process has resumed the run.
+    since: String,
     /// The last step that is on the page.
     last: u64,
     step_seconds: f64,
@@ -102,6 +104,7 @@ impl RunRecord {
             written: None,
             cost: Duration::ZERO,
             began,
+            since: if is_new { String::new() } else { format!(" since step {}", run.step) },
             last: run.step,
             step_seconds: 0.0,
             moved: None,
@@ -204,11 +207,10 @@ impl RunRecord {
         let start = Instant::now();
         let (cost, all) = (self.cost.as_secs_f64(), self.began.elapsed().as_secs_f64());
         let share = 100.0 * cost / all.max(1e-9);
-        let text = format!(
-            "{} of {} ({share:.1} %) were spent on looks and on this page",
-            duration(cost),
-            duration(all)
-        );
+        let (cost, all) = (duration(cost), duration(all));
+        let since = &self.since;
+        let text =
+            format!("{cost} of {all}{since} ({share:.1} %) were spent on looks and this page");
         self.page.fact("cost", &text);
         if let Err(e) = self.page.write(path) {
             self.warn("the page of the run", &e);

@@ -1,6 +1,6 @@
 //! Grids of recipes.
 
-use crate::program::{Place, TINY, USAGE};
+use crate::program::{Ended, Place, TINY, USAGE, kill, wait_until};
 use std::fs;
 
 /// The flags of `TINY`, for other commands.
@@ -29,6 +29,23 @@ fn a_grid_trains_every_combination_and_goes_on_after_failures() {
     let out = place.ok(&format!("grid --out grid {recipe} lr=1e-3 seed=1,3"));
     assert!(out.contains("lr=1e-3,seed=3"), "{out}");
     assert_eq!(written().unwrap(), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_grid_says_what_is_done_and_goes_on() {
+    let place = Place::new();
+    let line = format!("grid --out grid {} steps=2,100000 --no-page --threads 1", &TINY[5..]);
+    let mut child = place.start(&line);
+    wait_until(&mut child, || place.lines("grid/steps=100000").len() > 2);
+    kill("INT", child.id());
+    let said = "\nStopped; 1 of 2 runs are done (steps=2). The same command goes on\n";
+    Ended::of(child).failed(130, &[said]);
+    let mut child = place.start(&line);
+    let before = place.lines("grid/steps=100000").len();
+    wait_until(&mut child, || place.lines("grid/steps=100000").len() > before + 20);
+    kill("INT", child.id());
+    Ended::of(child).failed(130, &[said]);
 }
 
 #[test]

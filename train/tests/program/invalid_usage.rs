@@ -53,7 +53,7 @@ fn invalid_texts_are_rejected() {
         ("missing", &["cannot read missing: No such file"]),
         ("empty", &["empty: the file is empty"]),
         ("short", &["too short for a context of 64", "100 tokens", "must be at least 65"]),
-        ("latin1", &["latin1: not UTF-8: byte 9 (0xe9)"]),
+        ("latin1", &["latin1: not UTF-8: byte 9 (0xe9)", "iconv -f LATIN1 -t UTF-8 FILE"]),
         ("folder", &["folder: the folder has no files"]),
     ];
     for (file, said) in cases {
@@ -210,9 +210,10 @@ fn resuming_with_other_hyperparameters_or_text() {
     fs::rename(place.path("run"), place.path("grid/lr=0.003")).unwrap();
     fs::remove_file(place.path("grid/lr=0.003/log.jsonl")).unwrap();
     let flags = "--preset tiny --width 64 --precision bf16 --out grid";
-    let table = place.ok(&format!("grid lr=0.003 {flags}"));
+    let ended = place.run(&format!("grid lr=0.003 {flags}"));
     let failed = "failed: the run in grid/lr=0.003 cannot be resumed with other";
-    assert!(table.contains(failed), "{table}");
+    assert!(ended.out.contains(failed) && !ended.out.contains("best"), "{ended:?}");
+    ended.failed(FAILED, &["error: every run failed"]);
     let csv = place.read("grid/grid.csv");
     for said in ["--width: 32, not 64", "--precision: 'f32', not 'bf16'"] {
         assert!(csv.contains(said), "{csv}");

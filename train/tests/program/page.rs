@@ -173,6 +173,8 @@ fn a_killed_run_leaves_a_page_that_a_resumed_run_continues() {
     let kinds: Vec<Value> =
         run["events"].as_array().unwrap().iter().map(|e| e[1].clone()).collect();
     assert_eq!(kinds, ["start", "resume", "best", "end"]);
+    assert!(run["facts"].to_string().contains(" s since step "), "{}", run["facts"]);
+    assert!(!whole["facts"].to_string().contains("since step"));
     assert_eq!(run["status"]["state"], "finished");
     let left = fs::read_dir(place.path("run")).unwrap().flatten();
     let partial = left.filter(|entry| entry.file_name().to_string_lossy().ends_with(".partial"));

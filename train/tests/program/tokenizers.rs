@@ -61,8 +61,11 @@ fn a_folder_is_a_text_of_several_documents() {
     fs::rename(place.path("texts/a.txt"), place.path("texts/z.txt")).unwrap();
     place.fails("resume --out run", FAILED, &["differs from the one in", "texts"]);
     place.write("texts/bad", b"caf\xe9");
-    let said = ["texts/bad: not UTF-8: byte 3 (0xe9) begins no character"];
+    let left_out = "Files whose names begin with a dot are left out";
+    let said = ["texts/bad: not UTF-8: byte 3 (0xe9) begins no character", "iconv", left_out];
     place.fails("train --data texts", FAILED, &said);
+    place.write("texts/bad", "ELF\0");
+    place.fails("train --data texts", FAILED, &["texts/bad: no text, but NUL bytes", left_out]);
 }
 
 #[test]
@@ -186,19 +189,30 @@ fn samples_follow_the_prompt_and_lost_text_has_no_bits_per_byte() {
     place.fails("train --tokenizer bad.json", FAILED, &said);
 }
 
+/// A file or a pipe gets a sample as it was generated.
 #[test]
-fn control_characters_are_printed_escaped() {
+fn control_characters_are_escaped_on_a_terminal_and_in_messages() {
     let place = Place::new();
     place.write("text", "\u{1b}[31m\r \n\tred ".repeat(100));
     let ended = place.run(&format!("{SHORT} --out \u{1b}run --data text"));
-    let sample = place.run("sample --out \u{1b}run '\u{1b}[31m\r \n\t' --tokens 40");
+    let sample = "sample --out \u{1b}run '\u{1b}[31m\r \n\t' --tokens 40";
+    assert!(place.ok(sample).starts_with("\u{1b}[31m\r \n\t"));
     let missing = place.run("train --data \u{1b}[31m");
     let usage = place.run("train --steps \u{1b}[31m");
-    assert!(sample.out.starts_with("\\u{1b}[31m\\r \n\t"), "{sample:?}");
     let shown = r"\u{1b}";
-    for (ended, said) in [(ended, shown), (sample, shown), (missing, shown), (usage, "--steps")] {
-        let text = ended.out + &ended.err;
-        let is_raw = |c: char| c.is_control() && c != '\n' && c != '\t';
-        assert!(!text.contains(is_raw) && text.contains(said), "{text:?}");
+    let is_raw = |c: char| c.is_control() && c != '\n' && c != '\t';
+    for (ended, said) in [(ended, shown), (missing, shown), (usage, "--steps")] {
+        assert!(!ended.err.contains(is_raw) && ended.err.contains(said), "{ended:?}");
+    }
+    // util-linux runs a command on a terminal, which turns \n into \r\n.
+    #[cfg(target_os = "linux")]
+    {
+        let program = place.command("").get_program().to_str().unwrap().to_string();
+        let mut terminal = std::process::Command::new("script");
+        terminal.args(["-qec", &format!("{program} {sample} --quiet"), "/dev/null"]);
+        let output = terminal.current_dir(place.path("")).output().unwrap();
+        let out = String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n");
+        assert!(out.starts_with("\\u{1b}[31m\\r \n\t"), "{out:?}");
+        assert!(!out.contains(is_raw), "{out:?}");
     }
 }
