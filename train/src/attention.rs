@@ -1,5 +1,6 @@
 //! What the heads of a model attend to: `attention`, and `--attention-page` of a run or a sample.
 
+use crate::files::make_folder_of;
 use crate::flags::ModelFlags;
 use crate::output::note;
 use crate::run::Run;
@@ -36,13 +37,8 @@ pub struct Attention {
 
 /// Writes the page.
 pub fn attention(args: &Attention) -> Result<()> {
-    let ModelFlags { out, checkpoint, tokenizer } = &args.model;
-    let run = Run::of_folder(out.as_deref(), *checkpoint, tokenizer.as_ref())?;
+    let run = Run::of_folder(&args.model)?;
     let tokens = run.encode(&args.text)?;
-    if let Some(folder) = args.page.parent() {
-        let making = format!("cannot make the folder {}", folder.display());
-        std::fs::create_dir_all(folder).or_failed(making)?;
-    }
     with_matmul_precision(run.recipe.precision, || {
         of_sample(&run, tokens.len(), &tokens, &args.page)
     })
@@ -91,7 +87,16 @@ impl AttentionLooks {
 /// Writes a page of the attention within a prompt and its continuation, as far as they fit into the
 /// context.
 pub fn of_sample(run: &Run, prompt: usize, tokens: &[i64], path: &Path) -> Result<()> {
-    let tokens = &tokens[..tokens.len().min(run.recipe.context).min(SAMPLE)];
+    make_folder_of(path)?;
+    let (all, context) = (tokens.len(), run.recipe.context);
+    let tokens = &tokens[..all.min(context).min(SAMPLE)];
+    if tokens.len() < all {
+        let limit = match context < SAMPLE {
+            true => "the context of the model, which train --context sets",
+            false => "the most of a page",
+        };
+        note!("note: the page shows the first {} of {all} tokens: {limit}", tokens.len());
+    }
     let text = text_of(run, "a sample", tokens).generated_after(prompt.min(tokens.len()));
     let mut explorer = explorer("Attention in a sample");
     let tokens = Tensor::from_vec(tokens.to_vec(), [1, tokens.len()]);

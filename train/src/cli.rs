@@ -50,21 +50,30 @@ pub enum Command {
 }
 
 /// The flags that `-h` shows, besides those without a heading; `--help` shows all.
-const USUAL: [&str; 8] =
-    ["steps", "batch", "context", "layers", "heads", "width", "lr", "attention"];
+fn is_usual(command: &str, flag: &str) -> bool {
+    match flag {
+        "steps" | "batch" | "context" | "layers" | "heads" | "width" | "lr" | "attention" => true,
+        "seed" => command == "train",
+        "temperature" | "top_k" | "stop" => command == "sample",
+        _ => false,
+    }
+}
 
 impl Cli {
     /// # Errors
     /// The errors of clap, and requests for help, which are no errors.
     pub fn read(line: &[OsString]) -> std::result::Result<Cli, clap::Error> {
-        let adapt = |arg: Arg| {
+        let adapt = |command: &str, arg: Arg| {
             let has_heading = arg.get_help_heading().is_some();
-            let is_usual = !has_heading || USUAL.contains(&arg.get_id().as_str());
+            let is_hidden = has_heading && !is_usual(command, arg.get_id().as_str());
             // `--lr -1` is an invalid value, not an unknown flag.
             let takes_value = arg.get_action().takes_values();
-            arg.hide_short_help(!is_usual).allow_negative_numbers(takes_value)
+            arg.hide_short_help(is_hidden).allow_negative_numbers(takes_value)
         };
-        let cli = Cli::command().mut_subcommands(|c| c.mut_args(adapt));
+        let cli = Cli::command().mut_subcommands(|command| {
+            let name = command.get_name().to_string();
+            command.mut_args(|arg| adapt(&name, arg))
+        });
         Cli::from_arg_matches(&cli.try_get_matches_from(line)?)
     }
 

@@ -52,15 +52,14 @@ pub fn write(folders: &[PathBuf], path: &Path) -> Result<()> {
     if runs.is_empty() {
         return failed("none of these folders has a log that can be read");
     }
-    let making = format!("cannot write {}", path.display());
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        std::fs::create_dir_all(parent).or_failed(&making)?;
-    }
+    files::make_folder_of(path)?;
     let title = match runs.len() {
         1 => "One training run".to_string(),
         n => format!("{n} training runs"),
     };
-    compare_runs(&title, &runs, &notes).write(path).or_failed(making)
+    compare_runs(&title, &runs, &notes)
+        .write(path)
+        .or_failed(format!("cannot write {}", path.display()))
 }
 
 /// The run in a folder, or why it cannot be shown. What is missing in it is added to `notes`.

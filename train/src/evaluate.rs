@@ -6,7 +6,7 @@ use crate::line::described;
 use crate::output::say;
 use crate::ranks::Ranks;
 use crate::run::Run;
-use crate::signals::StopRequest;
+use crate::signals;
 use crate::stop::{Result, Stop, usage};
 use crate::text::Text;
 use clap::Args;
@@ -31,36 +31,38 @@ pub struct Evaluate {
     data: Option<PathBuf>,
 }
 
+/// What a signal leaves.
+const UNCHANGED: &str = "Stopped; nothing was changed";
+
 /// Evaluates a model on the whole held-out part of its text, or of another one.
 pub fn evaluate(args: &Evaluate, ranks: &Ranks) -> Result<()> {
-    let ModelFlags { out, checkpoint, tokenizer } = &args.model;
     let prepare = || {
-        let run = Run::of_folder(out.as_deref(), *checkpoint, tokenizer.as_ref())?;
+        let run = Run::of_folder(&args.model)?;
         let (text, corpus) = match &args.data {
             None if run.source.is_none() => {
                 return usage("the weights come without a text: name one by --data");
             }
-            None => run.text(&Folder::earlier(out.as_deref())?, None)?,
+            None => run.text(&Folder::earlier(args.model.out.as_deref())?, None)?,
             Some(file) => {
                 let text = Text::read(Some(file), None)?;
                 let corpus = run.corpus(&text)?;
                 (text, corpus)
             }
         };
-        Ok((run, text, corpus, StopRequest::watch()?))
+        signals::watch(|| UNCHANGED.into())?;
+        Ok((run, text, corpus))
     };
-    let (run, text, corpus, request) = ranks.agree(prepare())?;
+    let (run, text, corpus) = ranks.agree(prepare())?;
     ranks.check_same(&[("arithmetic", run.recipe.arithmetic())])?;
     let windows = corpus.windows(run.recipe.context);
     let metrics = with_matmul_precision(run.recipe.precision, || {
         let parallel = DataParallel::new(&run.model, ranks.comm());
-        training::evaluate(&run.model, &windows, &parallel, &|| request.is_made())
+        training::evaluate(&run.model, &windows, &parallel, &signals::is_received)
     });
     let Some(metrics) = metrics else {
         // Of one of the ranks.
-        let signal = ranks.share(&request.exit_code()).into_iter().flatten().next();
-        let text = "Stopped; nothing was changed".into();
-        return Err(Stop { code: signal.expect("a signal stopped it"), text });
+        let signal = ranks.share(&signals::exit_code()).into_iter().flatten().next();
+        return Err(Stop { code: signal.expect("a signal stopped it"), text: UNCHANGED.into() });
     };
     say!(
         "Held-out loss {:.4} after {} steps, in nats per token over all {} held-out tokens ({} bytes) \

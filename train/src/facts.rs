@@ -88,8 +88,10 @@ pub fn introduce(session: &Session<'_>) {
     let step = session.step();
     let from = if step > 0 { format!(" from step {step} on") } else { String::new() };
     let steps = session.run.recipe.steps;
-    let training =
-        format!("{steps} steps{from}, on {}; Ctrl-C stops and saves", processes(session));
+    let training = match step == steps {
+        true => format!("finished: all {steps} steps were taken; resume --steps N takes more"),
+        false => format!("{steps} steps{from}, on {}; Ctrl-C stops and saves", processes(session)),
+    };
     let rest = [("training", training), ("folder", session.folder.name() + "\n")];
     for (name, text) in facts(session).into_iter().chain(rest) {
         note!("{name:<9}{text}");

@@ -1,5 +1,6 @@
 //! Reading of regular files only: a path may lead to a pipe or a device.
 
+use crate::stop::{OrFailed, Result};
 use retrograd::nn::checkpoint;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -17,6 +18,13 @@ pub fn check_regular(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"))
+}
+
+/// Makes the folder of a file that is to be written, and those above it.
+pub fn make_folder_of(file: &Path) -> Result<()> {
+    let Some(folder) = file.parent() else { return Ok(()) };
+    let making = format!("cannot make the folder {}", folder.display());
+    fs::create_dir_all(folder).or_failed(making)
 }
 
 /// The contents of a regular file of a run.

@@ -1,7 +1,7 @@
 //! A run that starts from the weights of another one.
 
 use crate::checkpoints::Which;
-use crate::flags::NewRun;
+use crate::flags::{ModelFlags, NewRun};
 use crate::pretrained;
 use crate::recipe::Recipe;
 use crate::run::Run;
@@ -25,8 +25,9 @@ impl Parent {
         let run = match path.is_file() {
             true => Run::load_model(path)?,
             false => {
-                let tokenizer = tokenizer.filter(|_| pretrained::is_there(path));
-                Run::of_folder(Some(path), Which::Last, tokenizer)?
+                let tokenizer = tokenizer.filter(|_| pretrained::is_there(path)).cloned();
+                let (out, checkpoint) = (Some(path.to_path_buf()), Which::Last);
+                Run::of_folder(&ModelFlags { out, checkpoint, tokenizer })?
             }
         };
         Ok(Parent { name: path.display().to_string(), run })

@@ -5,34 +5,34 @@ use crate::folder::Folder;
 use crate::line::{Done, Evaluation, Line, Metrics, PerByte, Step, described};
 use crate::log::Log;
 use crate::output::{note, say};
+use crate::presets::Preset;
 use crate::progress::duration;
 use crate::recipe::Recipe;
 use crate::run::Run;
 use crate::sample::{Speed, print_sample, prompts};
 use crate::session::Session;
-use crate::signals::StopRequest;
+use crate::signals;
 use crate::stop::Result;
-use crate::tokenizer::TokenizerKind;
+use clap::ValueEnum;
 use indicatif::{HumanBytes, HumanCount};
 use retrograd::nn::StateDict;
 use retrograd::nn::training::Purpose;
 use retrograd::prelude::*;
+use serde_json::Value;
 
-/// Evaluates, on all ranks; then rank 0 samples. `seconds` is the training time.
+/// Evaluates, on all ranks; then rank 0 samples.
 pub fn finish(
     session: &Session<'_>,
     log: Option<&mut Log>,
     (flags, quiet): (&RunFlags, bool),
-    seconds: f64,
-    request: &StopRequest,
 ) -> Result<()> {
     let Session { run, text, corpus, folder, ranks, .. } = *session;
-    let metrics = session.metrics(&corpus.windows(run.recipe.context), request);
-    let signal = ranks.share(&request.exit_code()).into_iter().find_map(|code| code);
+    let metrics = session.metrics(&corpus.windows(run.recipe.context), signals::is_received);
+    let signal = ranks.share(&signals::exit_code()).into_iter().find_map(|code| code);
     let Some(log) = log else { return Ok(()) };
     folder.check()?;
     let interrupted = |code| session.interrupted(code);
-    let stop = || request.exit_code().map(interrupted);
+    let stop = || signals::exit_code().map(interrupted);
     let Some(metrics) = metrics else {
         return signal.map_or(Ok(()), |code| Err(interrupted(code)));
     };
@@ -40,6 +40,7 @@ pub fn finish(
     if !val_loss.is_finite() {
         return session.diverged(format!("the loss on held-out text is {val_loss}"));
     }
+    let seconds = log.steps().map(|step| step.ms / 1e3).sum();
     let (steps, params) = (session.step(), run.model.num_parameters());
     let others = Some(Metrics {
         per_byte: PerByte::of(&metrics, corpus.lost_share()),
@@ -91,7 +92,7 @@ pub fn finish(
     folder.check()?;
     say!("Files are in {}", folder.name());
     if !quiet {
-        print_next_commands(run, folder, &prompts[0]);
+        print_next_commands(session, &prompts[0]);
     }
     Ok(())
 }
@@ -150,8 +151,27 @@ fn note_if_overfitted(log: &Log, folder: &Folder) {
     }
 }
 
+/// The flags of `train` for a recipe: the preset that is nearest to it, and what differs.
+fn flags_of(recipe: &Recipe) -> String {
+    let differing = |preset: &&Preset| preset.recipe().differing(recipe);
+    let preset = Preset::value_variants().iter().min_by_key(|preset| differing(preset).len());
+    let preset = preset.expect("there are presets");
+    let flag = |(name, _, value): (String, Value, Value)| match value {
+        // A flag cannot say it.
+        Value::Null => String::new(),
+        Value::String(text) => format!(" --{name} {}", quoted(&text)),
+        // The parts of rotary positions are fixed.
+        Value::Object(parts) => {
+            format!(" --{name} {}", parts.keys().next().map_or("", String::as_str))
+        }
+        value => format!(" --{name} {value}"),
+    };
+    let changed = differing(&preset).into_iter().filter(|(name, ..)| name != "config");
+    format!(" --preset {}{}", preset.name(), changed.map(flag).collect::<String>())
+}
+
 /// Prints the files of the run, and commands to try next.
-fn print_next_commands(run: &Run, folder: &Folder, prompt: &str) {
+fn print_next_commands(Session { run, text, folder, .. }: &Session<'_>, prompt: &str) {
     say!(
         "
     checkpoint.safetensors      model, optimiser state, tokenizer and configuration
@@ -161,13 +181,11 @@ fn print_next_commands(run: &Run, folder: &Folder, prompt: &str) {
     tokenizer.json              the tokenizer, for --tokenizer"
     );
     let (prompt, out) = (quoted(prompt), quoted(&folder.name()));
-    let tokenizer = match &run.recipe.tokenizer {
-        TokenizerKind::Char => String::new(),
-        other => format!(" --tokenizer {}", quoted(&other.to_string())),
-    };
     let Recipe { layers, heads, width, .. } = run.recipe;
-    let (deeper, wider) = (layers + 2, (width * 3 / 2).next_multiple_of(heads));
-    let file = run.source.as_ref().and_then(|source| source.file.as_ref());
+    // Rotary positions need heads of an even width.
+    let (layers, width) = (layers + 2, (width * 3 / 2).next_multiple_of(2 * heads));
+    let larger = flags_of(&Recipe { layers, width, ..run.recipe.clone() });
+    let file = text.source.file.as_ref();
     let data = file.map_or_else(String::new, |file| {
         format!(" --data {}", quoted(&file.display().to_string()))
     });
@@ -178,7 +196,7 @@ What to try next:
     sample at a lower temperature
         {program} sample --out {out} --temperature 0.5 {prompt}
     train a larger model
-        {program} train --layers {deeper} --heads {heads} --width {wider}{tokenizer}{data}
+        {program} train{larger}{data}
     see the next step, event by event
         {program} xray --out {out}"
     );

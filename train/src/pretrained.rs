@@ -1,6 +1,7 @@
 //! Weights in a folder of Hugging Face's `transformers`.
 
 use crate::checkpoints::Which;
+use crate::flags::ModelFlags;
 use crate::folder::Folder;
 use crate::recipe::Recipe;
 use crate::run::Run;
@@ -18,14 +19,11 @@ pub fn is_there(folder: &Path) -> bool {
 
 impl Run {
     /// The model of a folder, of a run or of another program.
-    pub fn of_folder(
-        folder: Option<&Path>,
-        which: Which,
-        tokenizer: Option<&TokenizerKind>,
-    ) -> Result<Run> {
+    pub fn of_folder(ModelFlags { out, checkpoint, tokenizer }: &ModelFlags) -> Result<Run> {
+        let folder = out.as_deref();
         if let Some(folder) = folder.filter(|folder| is_there(folder)) {
-            return match which {
-                Which::Last => load(folder, tokenizer),
+            return match checkpoint {
+                Which::Last => load(folder, tokenizer.as_ref()),
                 _ => usage(format!("{} is no run: it has no checkpoints", folder.display())),
             };
         }
@@ -34,7 +32,7 @@ impl Run {
                 "--tokenizer is for weights of another program: a run has its own tokenizer",
             );
         }
-        Run::load_model(&Folder::earlier(folder)?.checkpoint_of(which)?)
+        Run::load_model(&Folder::earlier(folder)?.checkpoint_of(*checkpoint)?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::stop::{Result, failed, usage};
 use crate::tokenizer::TokenizerKind;
-use crate::values::{above_0, at_least_0, count, probability, size};
+use crate::values::{above_0, at_least_0, attention, count, probability, size};
 use clap::{ArgAction, Args, ValueEnum};
 use retrograd::nn::optim::{Muon, MuonConfig};
 use retrograd::nn::schedule::Schedule;
@@ -144,7 +144,7 @@ pub struct Recipe {
     pub precision: MatmulPrecision,
 
     /// Attention variant; "list" prints all of them
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = attention)]
     pub attention: AttentionKind,
 
     /// Key and value heads, which divide the heads
@@ -321,7 +321,21 @@ impl Recipe {
 
     /// Checks what the parser cannot check for one flag alone.
     pub fn check(&self) -> Result<()> {
-        self.model(1).check().or_else(usage)
+        let Err(why) = self.model(1).check() else { return Ok(()) };
+        let learned = Positions::Learned;
+        let changes = [
+            (learned, self.qk_norm, "--positions learned"),
+            (self.positions, false, "--qk-norm false"),
+            (learned, false, "--positions learned --qk-norm false"),
+        ];
+        let is_valid = |(positions, qk_norm, _): &(Positions, bool, &str)| {
+            let changed = Recipe { positions: *positions, qk_norm: *qk_norm, ..self.clone() };
+            changed.model(1).check().is_ok()
+        };
+        match changes.iter().find(|change| is_valid(change)) {
+            Some((.., flags)) => usage(format!("{why}; with {flags} it is possible")),
+            None => usage(why),
+        }
     }
 
     /// Checks that memory for the batch, weights, gradients and AdamW's two averages can be allocated
@@ -357,17 +371,20 @@ impl Recipe {
         "precision",
     ];
 
-    /// The differences to another recipe, as text, without those in `ignored`; a recipe's fields have
-    /// the names of the flags.
+    /// The flags in which another recipe differs, with both values.
+    pub fn differing(&self, other: &Recipe) -> Vec<(String, Value, Value)> {
+        let (own, other) = (self.to_json(), other.to_json());
+        let fields = other.as_object().into_iter().flatten();
+        let differing = fields.filter(|&(name, value)| own[name] != *value);
+        differing.map(|(name, v)| (name.replace('_', "-"), own[name].clone(), v.clone())).collect()
+    }
+
+    /// The differences to another recipe, as text, without those in `ignored`.
     pub fn differences(&self, asked: &Recipe, ignored: &[&str]) -> Vec<String> {
-        let (own, asked) = (self.to_json(), asked.to_json());
-        let fields = own.as_object().into_iter().flatten();
-        let differing = fields
-            .filter(|&(name, value)| asked[name] != *value && !ignored.contains(&name.as_str()));
+        let differing = self.differing(asked).into_iter();
         differing
-            .map(|(name, value)| {
-                format!("--{}: {value}, not {}", name.replace('_', "-"), asked[name])
-            })
+            .filter(|(name, ..)| !ignored.contains(&name.as_str()))
+            .map(|(name, own, asked)| format!("--{name}: {own}, not {asked}"))
             .collect()
     }
 

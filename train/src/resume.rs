@@ -82,7 +82,8 @@ pub fn earlier(
     let steps = steps.unwrap_or(run.recipe.steps);
     if steps < run.step {
         return usage(format!(
-            "the run in {} has taken {} steps already, so it cannot end after {steps}",
+            "the run in {} has taken {} steps already, so it cannot end after {steps}; --steps counts \
+             those before, too",
             folder.name(),
             run.step,
         ));

@@ -46,8 +46,7 @@ pub fn sample(args: &Sample, quiet: bool) -> Result<()> {
         return usage("the prompt is empty: give it at least one character");
     }
     args.sampling.check()?;
-    let ModelFlags { out, checkpoint, tokenizer } = &args.model;
-    let run = Run::of_folder(out.as_deref(), *checkpoint, tokenizer.as_ref())?;
+    let run = Run::of_folder(&args.model)?;
     let seed = args.seed.unwrap_or_else(|| Purpose::Samples.seed(run.recipe.seed));
     with_matmul_precision(run.recipe.precision, || {
         let rng = &mut Rng::new(seed);

@@ -7,7 +7,6 @@ use crate::line::{Evaluation, PerByte, Step};
 use crate::ranks::Ranks;
 use crate::recipe::{CLIP, Recipe};
 use crate::run::Run;
-use crate::signals::StopRequest;
 use crate::stop::{OrFailed, Result, Stop, failed};
 use crate::text::Text;
 use crate::watch::Watch;
@@ -20,6 +19,7 @@ use retrograd::nn::training::{self, TrainError, Trainer, TrainerConfig};
 use retrograd::prelude::*;
 use std::fmt::Display;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -100,9 +100,9 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Metrics on held-out windows, on all ranks; `None` if a signal was received.
-    pub fn metrics(&self, windows: &[Window<'_>], request: &StopRequest) -> Option<TextMetrics> {
-        training::evaluate(&self.run.model, windows, &*self.parallel, &|| request.is_made())
+    /// Metrics on held-out windows, on all ranks; `None` if `stops` is true on one of them.
+    pub fn metrics(&self, windows: &[Window<'_>], stops: fn() -> bool) -> Option<TextMetrics> {
+        training::evaluate(&self.run.model, windows, &*self.parallel, &stops)
     }
 
     /// The loss on held-out windows that are the same in all evaluations: at most 64, evenly spread.
@@ -111,7 +111,7 @@ impl<'a> Session<'a> {
         let all = self.corpus.windows(self.run.recipe.context);
         let n = WINDOWS.min(all.len());
         let windows: Vec<Window<'_>> = (0..n).map(|i| all[i * all.len() / n]).collect();
-        let metrics = self.metrics(&windows, &StopRequest::default()).unwrap_or_default();
+        let metrics = self.metrics(&windows, || false).unwrap_or_default();
         let val_loss = metrics.loss();
         if !val_loss.is_finite() {
             return self.diverged(format!("the loss on held-out text is {val_loss}"));
@@ -143,19 +143,10 @@ impl<'a> Session<'a> {
         if !self.ranks.is_first() {
             return Err(Stop::printed(1));
         }
-        let path = self.folder.checkpoint();
-        // Only its metadata, which needs little memory.
-        let saved = Checkpoint::load_filtered(&path, |_| false);
-        let kept = match saved.and_then(|file| file.read_note::<u64>("step")) {
-            Ok(step) => format!("{} still holds step {step}", path.display()),
-            Err(CheckpointError::Io(_, e)) if e.kind() == ErrorKind::NotFound => {
-                "Nothing was saved".to_string()
-            }
-            Err(e) => format!("What was saved cannot be read: {e}"),
-        };
         failed(format!(
-            "stopped at step {}: {why}. {kept}. {LR_TOO_HIGH}: try a --lr below {}",
+            "stopped at step {}: {why}. {}. {LR_TOO_HIGH}: try a --lr below {}",
             self.step(),
+            saved(&self.folder.checkpoint()),
             self.run.recipe.lr
         ))
     }
@@ -167,12 +158,43 @@ impl<'a> Session<'a> {
 
     /// Where the run stopped, and how to continue it.
     pub fn stopped(&self, folder: &Folder) -> String {
-        let (name, program) = (folder.name(), program());
         format!(
-            "Stopped after step {} of {}, saved in {name}. To resume:\n    {program} resume --out {}",
+            "Stopped after step {} of {}, saved in {}. To resume:\n    {}",
             self.step(),
             self.run.recipe.steps,
-            quoted(&name)
+            folder.name(),
+            resume(folder)
         )
+    }
+
+    /// What is said of the run if the program ends at once; nothing on ranks other than 0.
+    pub fn last_words(&self) -> impl Fn() -> String + Send + use<> {
+        let (path, resume) = (self.folder.checkpoint(), resume(self.folder));
+        let is_first = self.ranks.is_first();
+        move || match (is_first, path.exists()) {
+            (false, _) => String::new(),
+            (true, false) => saved(&path),
+            (true, true) => {
+                format!("Ended without saving. {}, from which it goes on: {resume}", saved(&path))
+            }
+        }
+    }
+}
+
+/// The command that resumes the run in a folder.
+pub fn resume(folder: &Folder) -> String {
+    format!("{} resume --out {}", program(), quoted(&folder.name()))
+}
+
+/// What a checkpoint holds.
+fn saved(path: &Path) -> String {
+    // Only its metadata, which needs little memory.
+    let saved = Checkpoint::load_filtered(path, |_| false);
+    match saved.and_then(|file| file.read_note::<u64>("step")) {
+        Ok(step) => format!("{} still holds step {step}", path.display()),
+        Err(CheckpointError::Io(_, e)) if e.kind() == ErrorKind::NotFound => {
+            "Nothing was saved".to_string()
+        }
+        Err(e) => format!("What was saved cannot be read: {e}"),
     }
 }

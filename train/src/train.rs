@@ -16,7 +16,7 @@ use crate::recipe::Recipe;
 use crate::rescue::rescue;
 use crate::run::Run;
 use crate::session::Session;
-use crate::signals::StopRequest;
+use crate::signals;
 use crate::stop::{OrFailed, Result, failed, usage};
 use crate::text::Text;
 use crate::training::{self, Plan};
@@ -26,7 +26,6 @@ use retrograd::nn::checkpoint::Checkpoint;
 use retrograd::nn::text::Corpus;
 use retrograd::prelude::*;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// Train a model on a text, and print samples from it
 ///
@@ -93,20 +92,18 @@ pub fn train_run(
             session.trainer.load(&file).or_failed("cannot load")?;
         }
         let log = ranks.is_first().then(|| Log::open(&folder, run.step)).transpose()?;
-        Ok((session, log, StopRequest::watch()?))
+        signals::watch(session.last_words())?;
+        Ok((session, log))
     };
-    let (mut session, mut log, request) = ranks.agree(prepare())?;
+    let (mut session, mut log) = ranks.agree(prepare())?;
     ranks.check_same(&same(&run, &text))?;
     let recipe = &run.recipe;
-    let steps = log.iter().flat_map(|log| log.steps());
-    let seconds_before = steps.map(|step| step.ms / 1e3).sum::<f64>();
     if !quiet {
         introduce(&session);
     }
     if quiet && !recipe.precision.is_supported() {
         note!("Matrix multiplication in f32: this CPU does not support {}", recipe.precision);
     }
-    let start = Instant::now();
     let eval_every = flags.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
     let xray = job.pages.xray(run.step, recipe.steps)?;
     let look_every = (!flags.no_page).then(|| page::look_every(recipe.steps, eval_every));
@@ -122,18 +119,17 @@ pub fn train_run(
     let plan = Plan { eval_every, keep: flags.keep, look_every, xray, attention };
     let mut progress = Progress::new(recipe, run.step, quiet || !ranks.is_first());
     let done = with_matmul_precision(recipe.precision, || {
-        let trained = training::train(&mut session, log.as_mut(), &plan, &mut progress, &request);
+        let trained = training::train(&mut session, log.as_mut(), &plan, &mut progress);
         progress.end();
         if trained.is_err() && ranks.is_first() {
             plan.xray.note_missing(session.step());
         }
         trained?;
-        let seconds = seconds_before + start.elapsed().as_secs_f64();
         let file = session.trainer.checkpoint();
         if let Some(page) = log.as_mut().and_then(|log| log.page.as_mut()) {
             page.before_evaluation(&session);
         }
-        let done = finish::finish(&session, log.as_mut(), (flags, quiet), seconds, &request);
+        let done = finish::finish(&session, log.as_mut(), (flags, quiet));
         match (file, &mut log) {
             (Some(file), Some(log)) => done.or_else(|stop| rescue(&session, &file, log, stop)),
             _ => done,

@@ -7,7 +7,7 @@ use crate::log::Log;
 use crate::progress::Progress;
 use crate::rescue::rescue;
 use crate::session::Session;
-use crate::signals::StopRequest;
+use crate::signals;
 use crate::stop::{Result, Stop, failed};
 use crate::watch::{Norms, Parts, Watch};
 use crate::xray;
@@ -49,7 +49,6 @@ pub fn train(
     mut log: Option<&mut Log>,
     plan: &Plan,
     progress: &mut Progress,
-    request: &StopRequest,
 ) -> Result<()> {
     let Session { run, folder, ranks, .. } = *session;
     let last = run.recipe.steps;
@@ -95,7 +94,7 @@ pub fn train(
         }
         let all = ranks.share(&Status {
             error: step.as_ref().err().cloned(),
-            signal: request.exit_code(),
+            signal: signals::exit_code(),
             log_failed: logged.is_err(),
         });
         let errors: Vec<_> = all.iter().map(|status| status.error.clone()).collect();

@@ -1,6 +1,7 @@
 //! Parsers of values of flags.
 
 use clap::builder::RangedI64ValueParser;
+use retrograd::nn::AttentionKind;
 
 /// A count, from 1 to `most`.
 pub fn count(most: i64) -> RangedI64ValueParser<u64> {
@@ -35,4 +36,15 @@ pub fn at_least_0(text: &str) -> Result<f64, String> {
 
 pub fn probability(text: &str) -> Result<f64, String> {
     number(text, |x| (0.0..1.0).contains(&x), "must be at least 0 and below 1")
+}
+
+/// An attention variant by its name.
+pub fn attention(name: &str) -> Result<AttentionKind, String> {
+    name.parse().map_err(|_| {
+        let mut names: Vec<&str> = AttentionKind::ALL.iter().map(|kind| kind.name()).collect();
+        let distance = |other: &&str| 1.0 - strsim::jaro_winkler(name, other);
+        names.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
+        let nearest = names[..3].join(", ");
+        format!("there is no attention {name:?}; near it are {nearest}; --attention list has all")
+    })
 }

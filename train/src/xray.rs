@@ -1,6 +1,7 @@
 //! Pages of training steps: `xray`, and `--xray` of a run.
 
 use crate::checkpoints::Which;
+use crate::files::make_folder_of;
 use crate::flags::RUN;
 use crate::folder::Folder;
 use crate::output::{note, say};
@@ -54,6 +55,7 @@ pub fn xray(args: &Xray) -> Result<()> {
         Session::new(&run, (&text, &corpus), &folder, &ranks, false).or_else(usage)?;
     session.trainer.load(&file).or_failed("cannot load")?;
     let path = args.page.clone().unwrap_or_else(|| folder.xray(run.step));
+    make_folder_of(&path)?;
     with_matmul_precision(run.recipe.precision, || page(&session, None, args.check))
         .write(&path)
         .or_failed(format!("cannot write {}", path.display()))?;

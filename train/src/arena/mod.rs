@@ -11,7 +11,7 @@ pub use table::learned;
 use crate::output::{note, say};
 use crate::ranks::Ranks;
 use crate::stop::{self, OrFailed, Result};
-use crate::values::count;
+use crate::values::{attention, count};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use retrograd::nn::AttentionKind;
@@ -39,7 +39,7 @@ pub struct Arena {
     #[arg(long, value_parser = count(100_000_000), value_name = "N")]
     steps: Option<u64>,
     /// Variants to train, separated by commas [default: all]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = attention)]
     only: Vec<AttentionKind>,
     /// Seed of weights and data
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -16,6 +16,12 @@ fn alone_it_says_what_it_can_do_and_help_fits_one_screen() {
         let short = place.ok(&format!("{command} -h"));
         assert!(short.lines().count() <= 24, "{short}");
         assert!(short.starts_with(does.trim_start()), "{short}");
+        let usual: &[&str] = match *command {
+            "sample" => &["--temperature", "--top-k", "--stop"],
+            "train" => &["--seed", "--steps"],
+            _ => &[],
+        };
+        assert!(usual.iter().all(|flag| short.contains(flag)), "{short}");
         let long = place.ok(&format!("{command} --help"));
         assert!(long.contains("--threads") && long.contains("--quiet"), "{long}");
     }
@@ -33,18 +39,22 @@ fn pages_of_a_step_and_of_the_attention_of_a_saved_run() {
     place.ok(&format!("{TINY} --quiet --steps 4 --eval-every 2 --keep 2 --xray 2"));
     let out = place.ok("xray");
     assert!(out.contains("The page of step 5 is out/run/xray-4.html"), "{out}");
-    place.ok("xray --checkpoint 2 --page 2.html");
+    place.ok("xray --checkpoint 2 --page new/2.html");
     // The step of the run, which was recorded when it was trained.
     let loss = |page: &str| {
         let page = place.read(page);
         let (_, rest) = page.split_once("\"loss\":").expect("a loss");
         rest.split(',').next().unwrap().to_string()
     };
-    assert_eq!(loss("2.html"), loss("out/run/xray-2.html"));
-    assert_ne!(loss("2.html"), loss("out/run/xray-4.html"));
+    assert_eq!(loss("new/2.html"), loss("out/run/xray-2.html"));
+    assert_ne!(loss("new/2.html"), loss("out/run/xray-4.html"));
     place.fails("xray --out none", FAILED, &["there is no run in none"]);
 
-    place.ok("attention 'The copyright' --checkpoint best");
+    let text = "The copyright owner or entity";
+    let attention = format!("attention '{text} authorized by' --checkpoint best");
+    let cut = "the page shows the first 32 of 43 tokens: the context of the model, which train --context sets";
+    place.run(&attention).says(cut).ok();
+    assert!(!place.run(&format!("attention '{text}'")).err.contains("first"));
     assert!(place.read("out/attention.html").contains("\"snapshots\":[\"step "));
     place.fails("attention 語", USAGE, &["does not contain '語'"]);
 }

@@ -15,8 +15,10 @@ fn attention_pages_of_a_run_and_of_a_sample() {
     assert!(html.len() <= 2_000_000);
     place.ok("sample Work --tokens 9 --attention-page sample.html");
     assert!(place.read("sample.html").contains("\"prompt\":4"));
-    let said = "cannot write the attention page: missing/page.html";
-    place.fails("sample Work --attention-page missing/page.html", FAILED, &[said]);
+    place.ok("sample Work --tokens 9 --attention-page new/page.html");
+    assert!(place.exists("new/page.html"));
+    let said = "cannot make the folder run.html";
+    place.fails("sample Work --attention-page run.html/page.html", FAILED, &[said]);
 }
 
 /// The fields of the last line of a log.
@@ -30,6 +32,13 @@ fn a_run_writes_all_documented_files() {
     for text in ["Once upon a time", "Held-out loss", "out/run\n", "What to try next"] {
         assert!(out.contains(text), "{text:?} is not in {out}");
     }
+
+    // The hint is a command with the same text and flags.
+    let (_, larger) = out.split_once("train a larger model\n").unwrap();
+    let (_, larger) = larger.lines().next().unwrap().split_once(" train ").unwrap();
+    let flags = "--preset tiny --layers 4 --steps 40 --width 48";
+    assert_eq!(larger, flags);
+    place.ok(&format!("train {larger} --quiet"));
 
     let lines = place.log("out/run");
     let (done, lines) = lines.split_last().unwrap();
@@ -101,11 +110,14 @@ fn any_text_is_accepted() {
     let held_out = names.len() * 9 / 10;
     let names = format!("{}\n{}", &names[..held_out], &names[held_out + 1..]);
     let nothing = "\n".repeat(500);
-    let texts = [("emoji", emoji), ("one", one), ("crlf", crlf), ("names", names)];
+    let mark = format!("\u{feff}{}", "marked ".repeat(80));
+    let texts = [("emoji", emoji), ("one", one), ("crlf", crlf), ("names", names), ("mark", mark)];
     for (name, text) in texts.into_iter().chain([("nothing", nothing)]) {
         place.write(name, text);
         let flags = format!("--steps 5 --tokens 5 --data {name} --out out-{name}");
         let run = place.run(&format!("train --preset tiny {flags}"));
+        let dropped = "note: the byte order mark at the beginning of 1 files is left out";
+        assert_eq!(run.err.contains(dropped), name == "mark");
         assert_eq!(run.err.contains(r"note: 60 line ends \r\n are read as \n"), name == "crlf");
         run.ok();
         place.ok(&format!("resume --out out-{name}"));

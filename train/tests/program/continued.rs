@@ -110,11 +110,16 @@ fn a_run_takes_more_steps_by_the_schedule_of_the_longer_run() {
     }
     assert!(lr(&longer, 21) > lr(&longer, 20));
     assert_eq!(longer.last().unwrap()["steps"], 40);
+    // The time of all steps, before and after.
+    let ms: f64 = longer.iter().filter_map(|line| line["ms"].as_f64()).sum();
+    let seconds = longer.last().unwrap()["seconds"].as_f64().unwrap();
+    assert!((seconds * 1e3 / ms - 1.0).abs() < 1e-9, "{seconds} s, and {ms} ms of steps");
     let history: Value = place.loaded("short").read_note("history").unwrap();
     assert_eq!(history["changed_steps"][0]["at"], 20);
     // Now it is a run of 40 steps.
     place.ok("resume --out short --steps 40");
-    let said = ["has taken 40 steps already, so it cannot end after 39"];
+    let said =
+        ["has taken 40 steps already, so it cannot end after 39; --steps counts those before, too"];
     place.fails("resume --out short --steps 39", USAGE, &said);
 }
 

@@ -29,13 +29,25 @@ fn parts_of_the_model_are_saved_and_cannot_be_changed() {
 #[test]
 fn invalid_combinations_are_errors() {
     let place = Place::new();
-    let cases: [(&str, &[&str]); 6] = [
+    let cases: [(&str, &[&str]); 9] = [
         (
             "--attention linear --positions alibi",
             &["attention \"linear\" has no bias of positions: it has no scores"],
         ),
         ("--key-heads 3", &["3 key heads do not divide 2 heads"]),
-        ("--attention best", &["there is no attention \"best\"", "causal"]),
+        (
+            "--attention linear --positions rope",
+            &["no rotary positions: ", "; with --positions learned it is possible"],
+        ),
+        (
+            "--attention multi-head --positions rope --qk-norm",
+            &["with --positions learned --qk-norm false it is possible"],
+        ),
+        (
+            "--attention casual",
+            &["there is no attention \"casual\"; near it are causal, ", "--attention list"],
+        ),
+        ("--attention 3", &["there is no attention \"3\"", "--attention list"]),
         ("--norm batch", &["there is no norm \"batch\"", "rms-norm"]),
         ("--mlp moe", &["there is no feed-forward layer \"moe\"", "swiglu"]),
         ("--positions 3", &["no encoding of positions \"3\"", "rope"]),

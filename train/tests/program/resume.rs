@@ -105,7 +105,8 @@ fn a_run_that_is_complete_can_be_resumed() {
     let place = Place::new();
     place.ok(&recipe("--threads 3"));
     assert_same(&remains(&place, FOLDER));
-    place.ok("resume");
+    let said = "finished: all 400 steps were taken; resume --steps N takes more";
+    place.run("resume").says(said).ok();
     assert_same(&remains(&place, FOLDER));
 }
 
