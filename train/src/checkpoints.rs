@@ -28,7 +28,7 @@ pub enum Which {
 impl FromStr for Which {
     type Err = &'static str;
 
-    fn from_str(name: &str) -> std::result::Result<Self, Self::Err> {
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
         match name {
             "last" => Ok(Which::Last),
             "best" => Ok(Which::Best),

@@ -62,7 +62,7 @@ fn is_usual(command: &str, flag: &str) -> bool {
 impl Cli {
     /// # Errors
     /// The errors of clap, and requests for help, which are no errors.
-    pub fn read(line: &[OsString]) -> std::result::Result<Cli, clap::Error> {
+    pub fn read(line: &[OsString]) -> Result<Cli, clap::Error> {
         let adapt = |command: &str, arg: Arg| {
             let has_heading = arg.get_help_heading().is_some();
             let is_hidden = has_heading && !is_usual(command, arg.get_id().as_str());
@@ -75,14 +75,6 @@ impl Cli {
             command.mut_args(|arg| adapt(&name, arg))
         });
         Cli::from_arg_matches(&cli.try_get_matches_from(line)?)
-    }
-
-    /// The flags of a command line of `train`.
-    pub fn read_train(line: &[OsString]) -> std::result::Result<Train, clap::Error> {
-        match Cli::read(line)?.command {
-            Some(Command::Train(train)) => Ok(train),
-            _ => unreachable!("the command is train"),
-        }
     }
 }
 

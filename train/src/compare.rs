@@ -63,7 +63,7 @@ pub fn write(folders: &[PathBuf], path: &Path) -> Result<()> {
 }
 
 /// The run in a folder, or why it cannot be shown. What is missing in it is added to `notes`.
-fn run(path: &Path, notes: &mut Vec<String>) -> std::result::Result<RunPage, String> {
+fn run(path: &Path, notes: &mut Vec<String>) -> Result<RunPage, String> {
     let folder = Folder::from(path.to_path_buf());
     let name = folder.name();
     if !path.is_dir() {
@@ -123,7 +123,7 @@ fn run(path: &Path, notes: &mut Vec<String>) -> std::result::Result<RunPage, Str
 }
 
 /// What a checkpoint says about a run that has no page.
-fn start(folder: &Folder) -> std::result::Result<Start, String> {
+fn start(folder: &Folder) -> Result<Start, String> {
     // Only its metadata.
     let file = Checkpoint::load_filtered(folder.checkpoint(), |_| false);
     let recipe = file.and_then(|file| file.read_note("recipe")).map_err(|e| e.to_string())?;

@@ -2,7 +2,7 @@
 
 use crate::flags::ModelFlags;
 use crate::folder::Folder;
-use crate::line::described;
+use crate::line::Metrics;
 use crate::output::say;
 use crate::ranks::Ranks;
 use crate::run::Run;
@@ -72,7 +72,7 @@ pub fn evaluate(args: &Evaluate, ranks: &Ranks) -> Result<()> {
         HumanCount(corpus.held_out().len() as u64),
         HumanCount(metrics.bytes),
         text.source.name(),
-        described(&metrics, corpus.lost_share())
+        Metrics::of(&metrics, corpus.lost_share())
     );
     Ok(())
 }

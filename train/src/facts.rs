@@ -32,7 +32,7 @@ pub fn facts(session: &Session<'_>) -> Vec<(&'static str, String)> {
             "text",
             format!(
                 "{}: {documents}{} tokens of {} different ones ({}), of which the last {} are held out",
-                run.source_name(),
+                text.source.name(),
                 count(corpus.train().len() + corpus.held_out().len()),
                 count(run.tokenizer.vocab_size()),
                 r.tokenizer,

@@ -2,14 +2,14 @@
 
 use crate::flags::{RunFlags, program, quoted};
 use crate::folder::Folder;
-use crate::line::{Done, Evaluation, Line, Metrics, PerByte, Step, described};
+use crate::line::{Done, Evaluation, Line, Metrics, Step};
 use crate::log::Log;
 use crate::output::{note, say};
 use crate::presets::Preset;
 use crate::progress::duration;
 use crate::recipe::Recipe;
 use crate::run::Run;
-use crate::sample::{Speed, print_sample, prompts};
+use crate::sample::{note_speed, print_sample, prompts};
 use crate::session::Session;
 use crate::signals;
 use crate::stop::Result;
@@ -31,10 +31,8 @@ pub fn finish(
     let signal = ranks.share(&signals::exit_code()).into_iter().find_map(|code| code);
     let Some(log) = log else { return Ok(()) };
     folder.check()?;
-    let interrupted = |code| session.interrupted(code);
-    let stop = || signals::exit_code().map(interrupted);
     let Some(metrics) = metrics else {
-        return signal.map_or(Ok(()), |code| Err(interrupted(code)));
+        return signal.map_or(Ok(()), |code| Err(session.interrupted(code)));
     };
     let val_loss = metrics.loss();
     if !val_loss.is_finite() {
@@ -42,12 +40,8 @@ pub fn finish(
     }
     let seconds = log.steps().map(|step| step.ms / 1e3).sum();
     let (steps, params) = (session.step(), run.model.num_parameters());
-    let others = Some(Metrics {
-        per_byte: PerByte::of(&metrics, corpus.lost_share()),
-        perplexity: metrics.perplexity(),
-        accuracy: metrics.accuracy(),
-    });
-    let done = Done { done: true, params, steps, seconds, val_loss, metrics: others };
+    let metrics = Metrics::of(&metrics, corpus.lost_share());
+    let done = Done { done: true, params, steps, seconds, val_loss, metrics: Some(metrics) };
     log.write(folder, Line::Done(done))?;
     if let Some(page) = &mut log.page {
         page.end(folder, &Ok(()));
@@ -59,30 +53,24 @@ pub fn finish(
     let prompts = prompts(run, &beginnings);
     if !quiet {
         let mut rng = Rng::new(Purpose::Samples.seed(run.recipe.seed));
-        let mut speed = Speed::default();
+        let mut samples = Vec::new();
         for prompt in &prompts {
-            if let Some(stop) = stop() {
-                return Err(stop);
-            }
             say!("\n\x20   ~ ~ ~\n");
-            let sample =
-                print_sample(run, prompt, flags.tokens, &flags.sampling, &mut rng, || {
-                    if let Some(stop) = stop() {
-                        say!("");
-                        std::process::exit(stop.report().into());
-                    }
-                })?;
-            speed.add(sample.speed);
+            let (count, sampling) = (flags.tokens, &flags.sampling);
+            let stops = signals::is_received;
+            samples.push(print_sample(run, prompt, count, sampling, &mut rng, stops)?);
+            if let Some(code) = signals::exit_code() {
+                return Err(session.interrupted(code));
+            }
         }
         say!("\n\x20   ~ ~ ~\n");
-        speed.note();
+        note_speed(&samples);
     }
     let held_out = HumanCount(corpus.held_out().len() as u64);
     let time = duration(seconds);
     say!(
         "Held-out loss {val_loss:.4} after {steps} steps in {time} (over all {held_out} held-out \
-         tokens; in nats per token): {}.",
-        described(&metrics, corpus.lost_share())
+         tokens; in nats per token): {metrics}."
     );
     note_if_worse_than_uniform(run, val_loss);
     if !quiet {

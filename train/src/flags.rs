@@ -3,9 +3,9 @@
 use crate::checkpoints::Which;
 use crate::presets::Preset;
 use crate::recipe::Recipe;
-use crate::stop::{Result, usage};
 use crate::tokenizer::TokenizerKind;
 use crate::values::{above_0, above_0_up_to_1, at_least_0, count, size};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use retrograd::nn::{AttentionKind, Positions, Sampler};
 use std::path::PathBuf;
@@ -71,14 +71,11 @@ impl Args for RecipeFlags {
 }
 
 impl FromArgMatches for RecipeFlags {
-    fn from_arg_matches(given: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+    fn from_arg_matches(given: &ArgMatches) -> Result<Self, clap::Error> {
         Ok(RecipeFlags(given.clone()))
     }
 
-    fn update_from_arg_matches(
-        &mut self,
-        given: &ArgMatches,
-    ) -> std::result::Result<(), clap::Error> {
+    fn update_from_arg_matches(&mut self, given: &ArgMatches) -> Result<(), clap::Error> {
         self.0.clone_from(given);
         Ok(())
     }
@@ -161,7 +158,7 @@ pub struct Sampling {
     repetition_penalty: f64,
 
     /// End a sample before this text; may be given several times
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub stop: Vec<String>,
 }
 
@@ -176,14 +173,6 @@ impl Sampling {
             top_k: self.top_k,
             top_p: self.top_p,
             min_p: self.min_p,
-        }
-    }
-
-    /// Checks what the parser cannot check.
-    pub fn check(&self) -> Result<()> {
-        match self.stop.iter().any(String::is_empty) {
-            true => usage("the text of --stop is empty: give it at least one character"),
-            false => Ok(()),
         }
     }
 }

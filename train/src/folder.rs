@@ -184,14 +184,10 @@ impl Folder {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let starts = [
-                "checkpoint",
-                "best.safetensors.",
-                "log.jsonl.",
-                "looks.jsonl.",
-                "tokenizer.json.",
-            ];
-            let ours = starts.iter().any(|start| name.starts_with(start)) && name.ends_with(".tmp");
+            let files = ["checkpoint", "best.safetensors.", "log.jsonl.", "looks.jsonl."];
+            let is_file = |start: &&str| name.starts_with(start);
+            let ours =
+                files.iter().chain(&["tokenizer.json."]).any(is_file) && name.ends_with(".tmp");
             let page = name.starts_with(".run.html.") && name.ends_with(".partial");
             if ours || page {
                 let _ = fs::remove_file(entry.path());
@@ -218,11 +214,6 @@ impl Folder {
         self.path.join(format!("checkpoint-{step}.safetensors"))
     }
 
-    /// The tokenizer, for other programs; checkpoints have it, too.
-    pub fn tokenizer(&self) -> PathBuf {
-        self.path.join("tokenizer.json")
-    }
-
     pub fn log(&self) -> PathBuf {
         self.path.join("log.jsonl")
     }
@@ -232,14 +223,9 @@ impl Folder {
         self.path.join("looks.jsonl")
     }
 
-    /// The page of the run.
-    pub fn page(&self) -> PathBuf {
-        self.path.join("run.html")
-    }
-
-    /// The page of the step that follows so many steps.
-    pub fn xray(&self, steps: u64) -> PathBuf {
-        self.path.join(format!("xray-{steps}.html"))
+    /// Another file.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.path.join(name)
     }
 }
 

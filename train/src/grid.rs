@@ -11,7 +11,7 @@ use crate::ranks::Ranks;
 use crate::resume;
 use crate::stop::{OrFailed, Result, Stop, failed, usage};
 use crate::train::{Job, Train, fresh, train_run};
-use clap::Args;
+use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
@@ -38,8 +38,19 @@ pub struct Grid {
     pub run: RunFlags,
 }
 
-/// A parser of the flags of `train`.
-pub type Parse = fn(&[OsString]) -> std::result::Result<Train, clap::Error>;
+/// A command line of `train`.
+#[derive(Parser)]
+#[command(name = "train")]
+struct TrainLine {
+    #[command(flatten)]
+    train: Train,
+
+    // Flags of all commands, which the grid has obeyed.
+    #[arg(long)]
+    threads: Option<usize>,
+    #[arg(long)]
+    quiet: bool,
+}
 
 /// A run of the grid.
 struct Point {
@@ -53,16 +64,16 @@ struct Point {
 #[derive(Clone, Serialize, Deserialize)]
 struct Outcome {
     index: usize,
-    result: std::result::Result<Done, String>,
+    result: Result<Done, String>,
 }
 
 /// Trains all runs of the grid, divided among the ranks, each run by one rank. A run that fails does not end the
 /// others; one that is finished is not repeated, and one that was interrupted is resumed.
 ///
-/// `line` is the command line, and `parse` reads one of `train`.
-pub fn grid(args: &Grid, line: &[OsString], parse: Parse, ranks: &Ranks) -> Result<()> {
+/// `line` is the command line.
+pub fn grid(args: &Grid, line: &[OsString], ranks: &Ranks) -> Result<()> {
     let root = &args.out;
-    let points = points(args, line, parse)?;
+    let points = points(args, line)?;
     let mut outcomes = Vec::new();
     let mut interrupted = None;
     for index in (ranks.rank()..points.len()).step_by(ranks.count()) {
@@ -119,7 +130,7 @@ pub fn grid(args: &Grid, line: &[OsString], parse: Parse, ranks: &Ranks) -> Resu
 }
 
 /// All combinations of the values of the flags.
-fn points(args: &Grid, line: &[OsString], parse: Parse) -> Result<Vec<Point>> {
+fn points(args: &Grid, line: &[OsString]) -> Result<Vec<Point>> {
     let mut combinations: Vec<Vec<(&str, &str)>> = vec![Vec::new()];
     for part in &args.values {
         let Some((flag, values)) = part.split_once('=').filter(|(flag, _)| !flag.is_empty()) else {
@@ -132,20 +143,20 @@ fn points(args: &Grid, line: &[OsString], parse: Parse) -> Result<Vec<Point>> {
         }
         combinations = longer;
     }
-    combinations.iter().map(|flags| point(flags, args, line, parse)).collect()
+    combinations.iter().map(|flags| point(flags, args, line)).collect()
 }
 
 /// The run with these flags, beside those of the command line.
-fn point(flags: &[(&str, &str)], args: &Grid, line: &[OsString], parse: Parse) -> Result<Point> {
+fn point(flags: &[(&str, &str)], args: &Grid, line: &[OsString]) -> Result<Point> {
     let parts: Vec<String> = flags.iter().map(|(flag, value)| format!("{flag}={value}")).collect();
     // A name of a file.
     let name = parts.join(",").replace(['/', '\\'], "_");
     let folder = args.out.join(&name);
-    let mut train: Vec<OsString> = vec![line[0].clone(), "train".into()];
+    let mut train: Vec<OsString> = vec!["train".into()];
     train.extend(common(args, &line[2..]));
     train.extend(flags.iter().map(|(flag, value)| format!("--{flag}={value}").into()));
     train.extend(["--out".into(), folder.clone().into_os_string()]);
-    let args = parse(&train).or_else(|e| {
+    let TrainLine { train: args, .. } = TrainLine::try_parse_from(train).or_else(|e| {
         let text = e.to_string();
         usage(format!("{name}: {}", text.trim_start_matches("error: ").trim_end()))
     })?;

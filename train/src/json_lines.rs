@@ -57,7 +57,7 @@ pub fn json(line: &impl Serialize) -> String {
 /// have been cut off with the process that wrote it.
 pub fn lines_of<T>(
     text: &str,
-    read: impl Fn(&str) -> std::result::Result<T, String>,
+    read: impl Fn(&str) -> Result<T, String>,
 ) -> (Vec<(T, &str)>, Vec<String>) {
     let (mut lines, mut wrong) = (Vec::new(), Vec::new());
     for (number, text) in (1..).zip(text.split_inclusive('\n')) {

@@ -62,6 +62,7 @@ use retrograd::prelude::*;
 use retrograd::tensor::kernels::gemm::arithmetic;
 use retrograd::tensor::simd::Level;
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hasher};
 use std::process::ExitCode;
 use stop::{OrFailed, Result, Stop};
 
@@ -121,7 +122,7 @@ fn program(line: &[OsString], ranks: &Ranks) -> Result<Vec<(&'static str, String
     let flags: Vec<String> = line.iter().skip(1).map(|a| format!("{a:?}")).collect();
     Ok(vec![
         ("version", env!("CARGO_PKG_VERSION").to_string()),
-        ("program", format!("{} bytes with checksum {:08x}", file.len(), checksum(&file))),
+        ("program", format!("{} bytes with checksum {:016x}", file.len(), checksum(&file))),
         ("flags", flags.join(" ")),
         // An invalid level is an error later, on all ranks.
         (
@@ -131,9 +132,11 @@ fn program(line: &[OsString], ranks: &Ranks) -> Result<Vec<(&'static str, String
     ])
 }
 
-/// FNV-1a, 32 bits: to recognise another program, not an attack.
-fn checksum(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |sum, &b| (sum ^ u32::from(b)).wrapping_mul(0x0100_0193))
+/// To recognise another program, not an attack.
+fn checksum(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 fn run(cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
@@ -146,7 +149,7 @@ fn run(cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
         Command::Train(args) => train::train(args, quiet, ranks),
         Command::Resume(args) => resume::resume(args, quiet, ranks),
         Command::Evaluate(args) => evaluate::evaluate(args, ranks),
-        Command::Grid(args) => grid::grid(args, line, Cli::read_train, ranks),
+        Command::Grid(args) => grid::grid(args, line, ranks),
         Command::Scaling(args) => scaling::scaling(args, ranks),
         Command::Arena(args) => arena::arena(args, ranks),
         // The others are for one process.

@@ -25,7 +25,7 @@ impl Line {
     }
 
     /// A line from its JSON, or what is invalid in it.
-    pub fn read(json: &str) -> std::result::Result<Line, String> {
+    pub fn read(json: &str) -> Result<Line, String> {
         let line = serde_json::from_str(json).map_err(|_| "no line of a log".to_string())?;
         let within = |name: &str, x: f64, low: f64, high: f64| {
             let inside = (low..=high).contains(&x);
@@ -108,6 +108,25 @@ pub enum PerByte {
     LostShare(f64),
 }
 
+impl Metrics {
+    pub fn of(metrics: &TextMetrics, lost_share: f64) -> Metrics {
+        Metrics {
+            per_byte: PerByte::of(metrics, lost_share),
+            perplexity: metrics.perplexity(),
+            accuracy: metrics.accuracy(),
+        }
+    }
+}
+
+/// The metrics as text, without the loss.
+impl fmt::Display for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Metrics { per_byte, perplexity, accuracy } = self;
+        let percent = 100.0 * accuracy;
+        write!(f, "{per_byte}, perplexity {perplexity:.4}, next-token accuracy {percent:.2} %")
+    }
+}
+
 impl PerByte {
     pub fn of(metrics: &TextMetrics, lost_share: f64) -> PerByte {
         match lost_share {
@@ -128,14 +147,4 @@ impl fmt::Display for PerByte {
             ),
         }
     }
-}
-
-/// The metrics as text, without the loss.
-pub fn described(metrics: &TextMetrics, lost_share: f64) -> String {
-    format!(
-        "{}, perplexity {:.4}, next-token accuracy {:.2} %",
-        PerByte::of(metrics, lost_share),
-        metrics.perplexity(),
-        100.0 * metrics.accuracy()
-    )
 }

@@ -22,10 +22,7 @@ pub struct Progress {
 impl Progress {
     pub fn new(recipe: &Recipe, step: u64, quiet: bool) -> Progress {
         let bar = (!quiet && stderr().is_terminal()).then(|| {
-            let target = ProgressDrawTarget::stderr_with_hz(10);
-            let bar = ProgressBar::with_draw_target(Some(recipe.steps), target);
-            let style = ProgressStyle::with_template("{wide_bar:.green/dim} {msg}");
-            bar.set_style(style.expect("a template").progress_chars("━━─"));
+            let bar = bar(recipe.steps, "{msg}");
             bar.set_position(step);
             bar
         });
@@ -71,6 +68,14 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// A bar on standard error, hidden if that is no terminal, with a text after it.
+pub fn bar(length: u64, text: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(&format!("{{wide_bar:.green/dim}} {text}"));
+    let target = ProgressDrawTarget::stderr_with_hz(10);
+    let bar = ProgressBar::with_draw_target(Some(length), target);
+    bar.with_style(style.expect("a template").progress_chars("━━─"))
 }
 
 /// An exponential moving average.

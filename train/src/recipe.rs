@@ -11,6 +11,7 @@ use retrograd::prelude::*;
 use retrograd::study::grouped;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fmt::Display;
 
 /// The decay rates of AdamW's moving averages.
 pub const BETAS: (f64, f64) = (0.9, 0.99);
@@ -71,6 +72,7 @@ pub struct Recipe {
     /// bpe:N is byte-level BPE of N tokens, trained on the text. bpe:N and tokenizer.json of Hugging Face's library
     /// need a build with --features tokenizers.
     #[arg(long, value_name = "NAME", help_heading = None::<&str>)]
+    #[serde(with = "text")]
     pub tokenizer: TokenizerKind,
 
     /// Training steps
@@ -140,7 +142,7 @@ pub struct Recipe {
     ///
     /// The others than f32 need a CPU with AMX; results then depend on whether the CPU has AMX.
     #[arg(long, value_name = "NAME")]
-    #[serde(with = "name")]
+    #[serde(with = "text")]
     pub precision: MatmulPrecision,
 
     /// Attention variant; "list" prints all of them
@@ -178,17 +180,21 @@ pub struct Recipe {
     pub config: Option<GptConfig>,
 }
 
-/// A precision as its name.
-mod name {
-    use super::MatmulPrecision;
+/// A value as the text that its flag takes.
+mod text {
     use serde::de::{Deserialize, Deserializer, Error};
-    use serde::ser::{Serialize, Serializer};
+    use serde::ser::Serializer;
+    use std::fmt::Display;
+    use std::str::FromStr;
 
-    pub fn serialize<S: Serializer>(p: &MatmulPrecision, s: S) -> Result<S::Ok, S::Error> {
-        p.name().serialize(s)
+    pub fn serialize<T: Display, S: Serializer>(value: &T, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(value)
     }
 
-    pub fn deserialize<'a, D: Deserializer<'a>>(d: D) -> Result<MatmulPrecision, D::Error> {
+    pub fn deserialize<'a, T, D: Deserializer<'a>>(d: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+    {
         String::deserialize(d)?.parse().map_err(D::Error::custom)
     }
 }
@@ -228,25 +234,19 @@ impl Default for Recipe {
 impl Recipe {
     /// The parts that are not nanoGPT's, as text.
     pub fn parts(&self) -> String {
+        fn named<T: PartialEq + Display>(name: &str, own: T, usual: T) -> Option<String> {
+            (own != usual).then(|| format!("{name} {own}"))
+        }
         let usual = Recipe::default();
-        let mut parts = Vec::new();
-        if self.attention != usual.attention {
-            parts.push(format!("attention {}", self.attention));
-        }
-        parts.extend(self.key_heads.map(|n| format!("{n} key heads")));
-        if self.qk_norm {
-            parts.push("QK-norm".into());
-        }
-        if self.norm != usual.norm {
-            parts.push(format!("norm {}", self.norm));
-        }
-        if self.mlp != usual.mlp {
-            parts.push(format!("feed-forward {}", self.mlp));
-        }
-        if self.positions != usual.positions {
-            parts.push(format!("positions {}", self.positions));
-        }
-        parts.join(", ")
+        let parts = [
+            named("attention", self.attention, usual.attention),
+            self.key_heads.map(|n| format!("{n} key heads")),
+            self.qk_norm.then(|| "QK-norm".to_string()),
+            named("norm", self.norm, usual.norm),
+            named("feed-forward", self.mlp, usual.mlp),
+            named("positions", self.positions, usual.positions),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     /// The configuration of the model: without biases and with a tied head, as in nanoGPT's recipes, unless the
@@ -295,10 +295,7 @@ impl Recipe {
     }
 
     /// The optimiser of a model.
-    pub fn optimizer(
-        &self,
-        model: &impl Module<f32>,
-    ) -> std::result::Result<Box<dyn Optimizer>, ConfigError> {
+    pub fn optimizer(&self, model: &impl Module<f32>) -> Result<Box<dyn Optimizer>, ConfigError> {
         let weight_decay = self.weight_decay.unwrap_or(WEIGHT_DECAY);
         let config =
             AdamConfig { lr: self.lr, betas: BETAS, weight_decay, ..AdamConfig::default() };

@@ -71,7 +71,7 @@ impl Run {
         recipe: Recipe,
         source: Option<Source>,
         tokenizer: Tokenizer,
-    ) -> std::result::Result<Run, ConfigError> {
+    ) -> Result<Run, ConfigError> {
         let mut rng = Rng::new(Purpose::Weights.seed(recipe.seed));
         let model = Gpt::new(recipe.model(tokenizer.vocab_size()), &mut rng)?;
         let history = History { arithmetic: recipe.arithmetic(), ..History::default() };
@@ -92,10 +92,7 @@ impl Run {
         Ok((Run::restore(path, &file).or_failed("cannot load")?, file))
     }
 
-    fn restore(
-        path: &Path,
-        file: &Checkpoint,
-    ) -> std::result::Result<Run, Box<dyn std::error::Error>> {
+    fn restore(path: &Path, file: &Checkpoint) -> Result<Run, Box<dyn std::error::Error>> {
         let note = |e: CheckpointError| format!("{} is of another program: {e}", path.display());
         let recipe = file.read_note("recipe").map_err(note)?;
         let source = file.read_note("text").map_err(note)?;
@@ -120,11 +117,6 @@ impl Run {
         let change = ChangedSteps { at: self.step, before: self.recipe.steps, after: steps };
         self.history.changed_steps.push(change);
         self.recipe.steps = steps;
-    }
-
-    /// The text for messages.
-    pub fn source_name(&self) -> String {
-        self.source.as_ref().map_or("another program".into(), Source::name)
     }
 
     /// The text of the run, and its tokens; `file` is where it is now.
@@ -170,7 +162,7 @@ impl Run {
 fn later_note<D: DeserializeOwned + Default>(
     file: &Checkpoint,
     name: &str,
-) -> std::result::Result<D, CheckpointError> {
+) -> Result<D, CheckpointError> {
     if file.notes.contains_key(name) { file.read_note(name) } else { Ok(D::default()) }
 }
 
@@ -178,7 +170,7 @@ fn later_note<D: DeserializeOwned + Default>(
 fn tokenizer(
     file: &Checkpoint,
     other: impl Fn(CheckpointError) -> String,
-) -> std::result::Result<Tokenizer, String> {
+) -> Result<Tokenizer, String> {
     if let Some(json) = file.notes.get("tokenizer") {
         return Tokenizer::from_json(json.json()).map_err(|e| match e {
             TextError::NeedsFeature { .. } => format!("{e}{}", with_feature()),

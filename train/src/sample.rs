@@ -45,14 +45,13 @@ pub fn sample(args: &Sample, quiet: bool) -> Result<()> {
     if args.prompt.is_empty() {
         return usage("the prompt is empty: give it at least one character");
     }
-    args.sampling.check()?;
     let run = Run::of_folder(&args.model)?;
     let seed = args.seed.unwrap_or_else(|| Purpose::Samples.seed(run.recipe.seed));
     with_matmul_precision(run.recipe.precision, || {
         let rng = &mut Rng::new(seed);
-        let printed = print_sample(&run, &args.prompt, args.tokens, &args.sampling, rng, || {})?;
+        let printed = print_sample(&run, &args.prompt, args.tokens, &args.sampling, rng, || false)?;
         if !quiet {
-            printed.speed.note();
+            note_speed(std::slice::from_ref(&printed));
         }
         match &args.attention_page {
             Some(path) => attention::of_sample(&run, printed.prompt, &printed.tokens, path),
@@ -78,51 +77,39 @@ pub fn prompts(run: &Run, beginnings: &[String]) -> Vec<String> {
     prompts
 }
 
-/// The number of tokens that were generated, and the time that this took.
-#[derive(Clone, Copy, Default)]
-pub struct Speed {
-    tokens: usize,
-    seconds: f64,
-}
-
-impl Speed {
-    pub fn add(&mut self, other: Speed) {
-        self.tokens += other.tokens;
-        self.seconds += other.seconds;
-    }
-
-    /// Prints the tokens per second.
-    pub fn note(self) {
-        if self.tokens > 0 {
-            let rate = (self.tokens as f64 / self.seconds.max(1e-9)).round() as u64;
-            note!("Sampled {} tokens, {} per second", self.tokens, HumanCount(rate));
-        }
-    }
-}
-
 /// A sample that was printed.
 pub struct Printed {
     /// The prompt and its continuation, as tokens.
     pub tokens: Vec<i64>,
     /// The number of tokens of the prompt.
     pub prompt: usize,
-    pub speed: Speed,
+    /// The time in which the others were generated.
+    seconds: f64,
+}
+
+/// Prints the tokens per second of some samples.
+pub fn note_speed(samples: &[Printed]) {
+    let tokens: usize = samples.iter().map(|sample| sample.tokens.len() - sample.prompt).sum();
+    let seconds: f64 = samples.iter().map(|sample| sample.seconds).sum();
+    if tokens > 0 {
+        let rate = (tokens as f64 / seconds.max(1e-9)).round() as u64;
+        note!("Sampled {tokens} tokens, {} per second", HumanCount(rate));
+    }
 }
 
 /// Prints the prompt and its continuation by the model, `count` tokens or up to a text of `--stop`.
-/// `each` is called after each token.
+/// It ends early if `stops` is true after a token.
 pub fn print_sample(
     run: &Run,
     prompt: &str,
     count: usize,
     args: &Sampling,
     rng: &mut Rng,
-    each: impl Fn(),
+    stops: fn() -> bool,
 ) -> Result<Printed> {
     let tokens = run.encode(prompt)?;
     let mut all = tokens.clone();
     print(format_args!("{prompt}"));
-    let mut speed = Speed::default();
     let begin = Instant::now();
     let generated = run.model.generate(&tokens, args.sampler(), rng).take(count);
     let mut stream = Some(run.tokenizer.decode_stream_after(&tokens));
@@ -138,10 +125,11 @@ pub fn print_sample(
             // Samples are the last output.
             output::leave();
         }
-        each();
+        if stops() {
+            break;
+        }
     }
-    speed.seconds = begin.elapsed().as_secs_f64();
-    speed.tokens = all.len() - tokens.len();
+    let seconds = begin.elapsed().as_secs_f64();
     say!("");
-    Ok(Printed { tokens: all, prompt: tokens.len(), speed })
+    Ok(Printed { tokens: all, prompt: tokens.len(), seconds })
 }

@@ -80,13 +80,14 @@ pub fn scaling(args: &Scaling, ranks: &Ranks) -> Result<()> {
     Ok(())
 }
 
-/// Calls `f` with a step of a new run, which has been warmed up, on a number of threads.
-fn with_steps<R: Send>(
+/// What `observe` makes of the fastest step of a new run on a number of threads, and the seconds that it took, by which
+/// steps are compared: other load can only slow them down.
+fn fastest<R: Send>(
     args: &Scaling,
     ranks: &Ranks,
     threads: usize,
-    f: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<R> + Send,
-) -> Result<R> {
+    observe: impl Fn(&mut dyn FnMut() -> Result<()>) -> Result<(f64, R)> + Sync,
+) -> Result<(f64, R)> {
     with_threads(threads, || {
         let (run, text, corpus) = new_run(&args.new)?;
         let folder = Folder::from(PathBuf::from("(no folder)"));
@@ -97,39 +98,36 @@ fn with_steps<R: Send>(
             for _ in 0..WARM_UP {
                 step()?;
             }
-            f(&mut step)
+            let mut fastest = observe(&mut step)?;
+            let (start, mut count) = (Instant::now(), 1);
+            while count < STEPS || start.elapsed() < ENOUGH {
+                let next = observe(&mut step)?;
+                count += 1;
+                if next.0 < fastest.0 {
+                    fastest = next;
+                }
+            }
+            Ok(fastest)
         })
     })
 }
 
-/// The record of the fastest step on one thread: other load can only slow it down.
+/// The record of a step on one thread.
 fn recorded(args: &Scaling, ranks: &Ranks) -> Result<RegionTree> {
-    with_steps(args, ranks, 1, |step| {
-        let mut fastest: Option<RegionTree> = None;
-        let (start, mut count) = (Instant::now(), 0);
-        while count < STEPS || start.elapsed() < ENOUGH {
-            let (done, recording) = record(&mut *step);
-            done?;
-            count += 1;
-            if fastest.as_ref().is_none_or(|best| recording.seconds() < best.seconds()) {
-                fastest = Some(recording);
-            }
-        }
-        Ok(fastest.unwrap_or_default())
-    })
+    let observe = |step: &mut dyn FnMut() -> Result<()>| {
+        let (done, recording) = record(step);
+        done.map(|()| (recording.seconds(), recording))
+    };
+    fastest(args, ranks, 1, observe).map(|(_, recording)| recording)
 }
 
-/// The time of the fastest step on a number of threads.
+/// The time of a step on a number of threads.
 fn measured(args: &Scaling, ranks: &Ranks, threads: usize) -> Result<f64> {
-    with_steps(args, ranks, threads, |step| {
-        let (start, mut times) = (Instant::now(), Vec::new());
-        while times.len() < STEPS || start.elapsed() < ENOUGH {
-            let start = Instant::now();
-            step()?;
-            times.push(start.elapsed().as_secs_f64());
-        }
-        Ok(times.into_iter().fold(f64::INFINITY, f64::min))
-    })
+    let observe = |step: &mut dyn FnMut() -> Result<()>| {
+        let start = Instant::now();
+        step().map(|()| (start.elapsed().as_secs_f64(), ()))
+    };
+    fastest(args, ranks, threads, observe).map(|(seconds, ())| seconds)
 }
 
 /// The overhead of a parallel region on two cores, in seconds, and whether it has been measured.

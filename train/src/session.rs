@@ -48,7 +48,7 @@ impl<'a> Session<'a> {
         folder: &'a Folder,
         ranks: &'a Ranks,
         all_reduce: bool,
-    ) -> std::result::Result<Session<'a>, ConfigError> {
+    ) -> Result<Session<'a>, ConfigError> {
         let recipe = &run.recipe;
         let sum = if all_reduce { GradientSum::AllReduce } else { GradientSum::default() };
         let parallel = Arc::new(DataParallel::new(&run.model, ranks.comm()).with_reduction(sum));

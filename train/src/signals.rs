@@ -75,6 +75,6 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 #[cfg(not(unix))]
-fn install() -> std::result::Result<(), ctrlc::Error> {
+fn install() -> Result<(), ctrlc::Error> {
     ctrlc::set_handler(|| receive(SIGINT))
 }

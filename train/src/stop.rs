@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The result of most functions of the program.
-pub type Result<T> = std::result::Result<T, Stop>;
+pub type Result<T, E = Stop> = std::result::Result<T, E>;
 
 /// The exit code of a failure.
 const FAILED: u8 = 1;
@@ -61,7 +61,7 @@ pub trait OrFailed<T> {
     fn or_failed(self, tried: impl fmt::Display) -> Result<T>;
 }
 
-impl<T, E: fmt::Display> OrFailed<T> for std::result::Result<T, E> {
+impl<T, E: fmt::Display> OrFailed<T> for Result<T, E> {
     fn or_failed(self, tried: impl fmt::Display) -> Result<T> {
         self.or_else(|e| failed(format!("{tried}: {e}")))
     }

@@ -44,6 +44,7 @@ impl Text {
         let documents = match file {
             None => Documents::of(tales(TALES.0, TALES.1)),
             Some(path) => {
+                #[cfg(unix)]
                 note_if_pipe(path);
                 let unchanged = Documents::read_unchanged(path).or_else(|e| invalid(path, &e))?;
                 let is_earlier = |text: &Source| text.fingerprint == unchanged.fingerprint();
@@ -69,7 +70,7 @@ impl Text {
     }
 
     /// The tokens of the training part and of the held-out part.
-    pub fn corpus(&self, tokenizer: &Tokenizer) -> std::result::Result<Corpus, TextError> {
+    pub fn corpus(&self, tokenizer: &Tokenizer) -> Result<Corpus, TextError> {
         Corpus::new(&self.documents, HELD_OUT, tokenizer)
     }
 
@@ -157,23 +158,14 @@ fn without_marks(path: &Path, documents: Documents) -> Result<Documents> {
 }
 
 /// Prints a note that a run with a pipe as its text cannot simply be resumed.
+#[cfg(unix)]
 fn note_if_pipe(path: &Path) {
-    if is_pipe(path) {
+    use std::os::unix::fs::FileTypeExt;
+    if fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo()) {
         note!(
             "note: {} is a pipe: reading to its end. To resume the run, save the text in a \
              file and pass it by --data",
             path.display()
         );
     }
-}
-
-#[cfg(unix)]
-fn is_pipe(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo())
-}
-
-#[cfg(not(unix))]
-fn is_pipe(_: &Path) -> bool {
-    false
 }

@@ -3,14 +3,12 @@
 use crate::stop::{Result, Stop, failed, usage};
 use crate::text::HELD_OUT;
 use retrograd::nn::text::{Documents, SEPARATOR, TextError, Tokenizer};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A tokenizer, as `--tokenizer` names it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum TokenizerKind {
     /// The characters of the text.
     #[default]
@@ -26,7 +24,7 @@ pub enum TokenizerKind {
 impl FromStr for TokenizerKind {
     type Err = String;
 
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
+    fn from_str(name: &str) -> Result<Self, String> {
         let size =
             |n: &str| n.parse().map_err(|_| format!("{n:?} is no number of tokens, as in bpe:512"));
         match (name, name.strip_prefix("bpe:")) {
@@ -48,20 +46,6 @@ impl fmt::Display for TokenizerKind {
             TokenizerKind::Bpe(n) => write!(f, "bpe:{n}"),
             TokenizerKind::File(path) => write!(f, "{}", path.display()),
         }
-    }
-}
-
-impl TryFrom<String> for TokenizerKind {
-    type Error = String;
-
-    fn try_from(name: String) -> std::result::Result<Self, String> {
-        name.parse()
-    }
-}
-
-impl From<TokenizerKind> for String {
-    fn from(kind: TokenizerKind) -> String {
-        kind.to_string()
     }
 }
 

@@ -79,10 +79,7 @@ pub fn train_run(
     ranks: &Ranks,
 ) -> Result<()> {
     let Job { flags, quiet, .. } = *job;
-    let beginning = flags.sampling.check().and_then(|()| begin()).and_then(|beginning| {
-        check_shards(&beginning.run, ranks)?;
-        Ok(beginning)
-    });
+    let beginning = begin().and_then(|b| check_shards(&b.run, ranks).map(|()| b));
     let Beginning { run, text, corpus, folder, file } = ranks.agree(beginning)?;
     let prepare = || {
         let texts = (&text, &corpus);
@@ -214,7 +211,7 @@ pub fn fresh(
         false => Folder::of_rank_0(),
     };
     if ranks.is_first() {
-        run.tokenizer.save(folder.tokenizer()).or_else(failed)?;
+        run.tokenizer.save(folder.join("tokenizer.json")).or_else(failed)?;
     }
     Ok(Beginning { run, text, corpus, folder, file: None })
 }

@@ -45,6 +45,11 @@ pub struct Xray {
     check: usize,
 }
 
+/// The page of the step that follows so many steps.
+fn page_of(steps: u64) -> String {
+    format!("xray-{steps}.html")
+}
+
 /// Writes the page of the next step of a run.
 pub fn xray(args: &Xray) -> Result<()> {
     let folder = Folder::earlier(args.out.as_deref())?;
@@ -54,7 +59,7 @@ pub fn xray(args: &Xray) -> Result<()> {
     let mut session =
         Session::new(&run, (&text, &corpus), &folder, &ranks, false).or_else(usage)?;
     session.trainer.load(&file).or_failed("cannot load")?;
-    let path = args.page.clone().unwrap_or_else(|| folder.xray(run.step));
+    let path = args.page.clone().unwrap_or_else(|| folder.join(&page_of(run.step)));
     make_folder_of(&path)?;
     with_matmul_precision(run.recipe.precision, || page(&session, None, args.check))
         .write(&path)
@@ -126,7 +131,7 @@ impl Plan {
     /// `before` are the parameters before the last step, whose update the page shows.
     pub fn write(&self, session: &Session<'_>, before: Option<&StateDict>) {
         let step = session.step();
-        let path = session.folder.xray(step);
+        let path = session.folder.join(&page_of(step));
         match page(session, before, self.checks).write(&path) {
             Ok(()) => note!("X-ray of step {step}: {}", path.display()),
             Err(why) => note!("warning: cannot write the X-ray of step {step}: {why}"),

@@ -9,20 +9,19 @@ mod train;
 pub use table::learned;
 
 use crate::output::{note, say};
+use crate::progress;
 use crate::ranks::Ranks;
 use crate::stop::{self, OrFailed, Result};
 use crate::values::{attention, count};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use retrograd::nn::AttentionKind;
 use retrograd::prelude::*;
 use std::fs;
-use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use table::{LEGEND, Scores, Table};
+use table::{LEGEND, Scores, tables};
 use tasks::{Task, Text};
 use train::Budget;
 
@@ -70,9 +69,9 @@ pub fn arena(args: &Arena, ranks: &Ranks) -> Result<()> {
         return Ok(());
     }
     let failed = scores.values().flat_map(|score| score.as_ref().err()).count();
-    let table = Table::new(kinds, scores);
-    say!("{}\n{LEGEND}", table.markdown());
-    for (name, contents) in [("table.md", table.markdown()), ("table.csv", table.csv())] {
+    let (markdown, csv) = tables(kinds, &scores);
+    say!("{markdown}\n{LEGEND}");
+    for (name, contents) in [("table.md", markdown), ("table.csv", csv)] {
         let path = args.out.join(name);
         fs::write(&path, contents).or_failed(format!("cannot write {}", path.display()))?;
     }
@@ -91,7 +90,7 @@ pub fn arena(args: &Arena, ranks: &Ranks) -> Result<()> {
 fn train_all(kinds: &[AttentionKind], text: &Text, budget: Budget, ranks: &Ranks) -> Scores {
     let all = (0..kinds.len()).flat_map(|k| (0..Task::ALL.len()).map(move |t| (k, t)));
     let jobs: Vec<(usize, usize)> = all.skip(ranks.rank()).step_by(ranks.count()).collect();
-    let bar = progress_bar(jobs.len());
+    let bar = progress::bar(jobs.len() as u64, "{pos}/{len} {msg}  {eta} left");
     let (next, scores) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let worker = || {
         with_threads(1, || {
@@ -109,13 +108,4 @@ fn train_all(kinds: &[AttentionKind], text: &Text, budget: Budget, ranks: &Ranks
     bar.finish_and_clear();
     let scores = scores.into_inner().expect("no worker panicked");
     ranks.share(&scores).into_iter().flatten().collect()
-}
-
-fn progress_bar(runs: usize) -> ProgressBar {
-    if !stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{wide_bar:.green/dim} {pos}/{len} {msg}  {eta} left");
-    let style = style.expect("a template").progress_chars("━━─");
-    ProgressBar::new(runs as u64).with_style(style)
 }

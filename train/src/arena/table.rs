@@ -15,86 +15,52 @@ pub fn learned(accuracies: &[f64]) -> String {
     tasks.map(Task::name).collect::<Vec<_>>().join(", ")
 }
 
-/// The results of a variant.
-pub struct Row {
-    pub kind: AttentionKind,
-    /// In the order of [`Task::ALL`]; why a run failed, if it did.
-    pub scores: Vec<Result<Score, String>>,
-}
-
-/// The results by the indices of variant and task.
+/// The results by the indices of variant and task, or why a run failed.
 pub type Scores = BTreeMap<(usize, usize), Result<Score, String>>;
 
 /// What the numbers mean.
 pub const LEGEND: &str = "Accuracy in percent on held-out sequences; for text the loss in nats per character. Parameters,
 ms a step and cache are those of the text task. A task is learned from 99 % on.";
 
-/// A row for each variant.
-pub struct Table {
-    pub rows: Vec<Row>,
+/// The results as Markdown and as CSV, with a row for each variant.
+pub fn tables(kinds: &[AttentionKind], scores: &Scores) -> (String, String) {
+    let tasks = Task::ALL.iter().map(|task| match task {
+        Task::Text => "text, loss".to_string(),
+        task => format!("{} %", task.name()),
+    });
+    let rest = ["parameters", "ms a step", "cache, bytes a token"].map(String::from);
+    let names: Vec<String> = tasks.chain(rest).collect();
+    let aligned = "---:|".repeat(names.len());
+    let mut markdown =
+        format!("| variant | {} | learned |\n|---|{aligned}---|\n", names.join(" | "));
+    let names: Vec<String> = names.iter().map(|name| name.replace(", ", " ")).collect();
+    let mut csv = format!("variant,{}\n", names.join(","));
+    for (k, kind) in kinds.iter().enumerate() {
+        let scores: Vec<_> = (0..Task::ALL.len()).map(|t| scores[&(k, t)].as_ref()).collect();
+        let accuracies = scores.iter().map(|score| score.map_or(0.0, |s| s.accuracy));
+        let (cells, learned) = (cells(&scores), learned(&accuracies.collect::<Vec<_>>()));
+        markdown += &format!("| `{kind}` | {} | {learned} |\n", cells.join(" | "));
+        csv += &format!("{kind},{}\n", cells.join(","));
+    }
+    (markdown, csv)
 }
 
-impl Table {
-    pub fn new(kinds: &[AttentionKind], mut scores: Scores) -> Table {
-        let mut score = |at| scores.remove(&at).expect("every run has a result");
-        let row = |(k, &kind): (usize, &AttentionKind)| Row {
-            kind,
-            scores: (0..Task::ALL.len()).map(|t| score((k, t))).collect(),
-        };
-        Table { rows: kinds.iter().enumerate().map(row).collect() }
-    }
-
-    fn header() -> Vec<String> {
-        let tasks = Task::ALL.iter().map(|task| match task {
-            Task::Text => "text, loss".to_string(),
-            task => format!("{} %", task.name()),
-        });
-        let names = ["parameters", "ms a step", "cache, bytes a token"].map(String::from);
-        ["variant".to_string()].into_iter().chain(tasks).chain(names).collect()
-    }
-
-    fn cells(row: &Row) -> Vec<String> {
-        let mut cells = vec![row.kind.name().to_string()];
-        for (task, score) in Task::ALL.iter().zip(&row.scores) {
-            cells.push(match (task, score) {
-                (_, Err(why)) => format!("failed: {why}"),
-                (Task::Text, Ok(score)) => format!("{:.3}", score.loss),
-                (_, Ok(score)) => format!("{:.1}", 100.0 * score.accuracy),
-            });
-        }
-        // Parameters, time and cache are those of the text, the longest sequence.
-        let Ok(text) = row.scores.last().expect("a task") else {
-            cells.extend(["-".into(), "-".into(), "-".into()]);
-            return cells;
-        };
-        cells.push(text.parameters.to_string());
-        cells.push(format!("{:.1}", text.ms));
-        cells.push(text.cache.map_or("-".into(), |bytes| bytes.to_string()));
-        cells
-    }
-
-    pub fn markdown(&self) -> String {
-        let header = Table::header();
-        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let mut text = line([&header[..], &["learned".to_string()]].concat());
-        text += &format!("|---|{}---|\n", "---:|".repeat(header.len() - 1));
-        for row in &self.rows {
-            let mut cells = Table::cells(row);
-            cells[0] = format!("`{}`", cells[0]);
-            let accuracy =
-                |score: &Result<Score, String>| score.as_ref().map_or(0.0, |s| s.accuracy);
-            cells.push(learned(&row.scores.iter().map(accuracy).collect::<Vec<_>>()));
-            text += &line(cells);
-        }
-        text
-    }
-
-    pub fn csv(&self) -> String {
-        let header = Table::header().iter().map(|name| name.replace(", ", " ")).collect::<Vec<_>>();
-        let mut text = header.join(",") + "\n";
-        for row in &self.rows {
-            text += &(Table::cells(row).join(",") + "\n");
-        }
-        text
-    }
+/// The row of a variant.
+fn cells(scores: &[Result<&Score, &String>]) -> Vec<String> {
+    let cell = |(task, score): (&Task, &Result<&Score, &String>)| match (task, score) {
+        (_, Err(why)) => format!("failed: {why}"),
+        (Task::Text, Ok(score)) => format!("{:.3}", score.loss),
+        (_, Ok(score)) => format!("{:.1}", 100.0 * score.accuracy),
+    };
+    let mut cells: Vec<String> = Task::ALL.iter().zip(scores).map(cell).collect();
+    // Parameters, time and cache are those of the text, the longest sequence.
+    cells.extend(match scores.last().expect("a task") {
+        Err(_) => ["-", "-", "-"].map(String::from),
+        Ok(text) => [
+            text.parameters.to_string(),
+            format!("{:.1}", text.ms),
+            text.cache.map_or("-".into(), |bytes| bytes.to_string()),
+        ],
+    });
+    cells
 }

@@ -1,5 +1,6 @@
 //! The tasks: sequences of tokens, and the targets that count.
 
+use retrograd::nn::text::Batch;
 use retrograd::prelude::*;
 
 /// The target of a position that does not count.
@@ -34,12 +35,6 @@ const SORTED: usize = 10;
 /// Characters of a window of text.
 const WINDOW: usize = 64;
 
-/// Tokens, and the next token at each position that counts.
-pub struct Batch {
-    pub tokens: Tensor<i64>,
-    pub targets: Tensor<i64>,
-}
-
 /// Text as tokens: the part to train on, and the rest.
 pub struct Text {
     pub train: Vec<i64>,
@@ -49,13 +44,10 @@ pub struct Text {
 
 impl Text {
     pub fn new(text: &str) -> Text {
-        let mut characters: Vec<char> = text.chars().collect();
-        characters.sort_unstable();
-        characters.dedup();
-        let token = |c: char| characters.binary_search(&c).expect("in the vocabulary") as i64;
-        let mut train: Vec<i64> = text.chars().map(token).collect();
+        let tokenizer = Tokenizer::chars([text]);
+        let mut train = tokenizer.encode(text).expect("in the vocabulary");
         let held_out = train.split_off(train.len() * 9 / 10);
-        Text { train, held_out, vocab: characters.len() }
+        Text { train, held_out, vocab: tokenizer.vocab_size() }
     }
 }
 

@@ -1,8 +1,9 @@
 //! One run: a variant of attention trained on a task.
 
-use super::tasks::{Batch, Task, Text};
+use super::tasks::{Task, Text};
 use retrograd::nn::AttentionKind;
 use retrograd::nn::schedule::Schedule;
+use retrograd::nn::text::Batch;
 use retrograd::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;

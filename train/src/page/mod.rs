@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 
 /// The most looks of a run: of more evaluations, only some have one.
 const LOOKS: u64 = 400;
+const FILE: &str = "run.html";
 /// Tokens of a sample.
 const SAMPLE: usize = 100;
 /// Its temperature, whatever the flags say: all samples of the page can be compared.
@@ -185,15 +186,17 @@ impl RunRecord {
         let recipe = &session.run.recipe;
         let tokens = session.corpus.held_out().len();
         let steps = tokens as f64 / (recipe.batch * recipe.context) as f64;
-        let seconds = self.step_seconds * steps / 3.0;
-        self.page.status(RunStatus::Running { every: EVERY.as_secs_f64() + 2.0 * seconds });
-        self.write_as_it_is(session.folder);
+        self.write_running(session.folder, self.step_seconds * steps / 3.0);
     }
 
     /// Writes the page while the run goes on.
     fn write(&mut self, folder: &Folder) {
-        let every = EVERY.as_secs_f64() + 2.0 * self.step_seconds;
-        self.page.status(RunStatus::Running { every });
+        self.write_running(folder, self.step_seconds);
+    }
+
+    /// Writes the page, with the announcement that the next write may be late by some seconds.
+    fn write_running(&mut self, folder: &Folder, late: f64) {
+        self.page.status(RunStatus::Running { every: EVERY.as_secs_f64() + 2.0 * late });
         self.write_as_it_is(folder);
     }
 
@@ -202,7 +205,7 @@ impl RunRecord {
             Some(path) => path.clone(),
             // In a folder that was deleted or replaced, nothing is written.
             None if folder.check().is_err() => return,
-            None => folder.page(),
+            None => folder.join(FILE),
         };
         let start = Instant::now();
         let (cost, all) = (self.cost.as_secs_f64(), self.began.elapsed().as_secs_f64());
@@ -250,7 +253,7 @@ impl RunRecord {
 
     /// Continues in another folder.
     pub fn move_to(&mut self, folder: &Folder) {
-        self.moved = Some(folder.page());
+        self.moved = Some(folder.join(FILE));
         if let Some(Err(e)) = self.looks.as_mut().map(|looks| looks.move_to(folder.looks())) {
             self.warn(&folder.looks().display().to_string(), &e);
         }

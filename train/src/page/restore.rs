@@ -78,12 +78,7 @@ pub fn add(page: &mut RunPage, line: &Line) {
         Line::Done(done) => {
             let mut text = format!("{:.4}", done.val_loss);
             if let Some(metrics) = done.metrics {
-                text += &format!(
-                    "; {}, perplexity {:.4}, accuracy {:.2} %",
-                    metrics.per_byte,
-                    metrics.perplexity,
-                    100.0 * metrics.accuracy
-                );
+                text += &format!("; {metrics}");
             }
             page.fact("all held-out text", &text);
         }
