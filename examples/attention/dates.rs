@@ -1,4 +1,4 @@
-//! Dates in several formats and in that of ISO 8601, and both as tokens.
+//! Dates in several formats and in the format of ISO 8601, and both as tokens.
 
 use retrograd::prelude::*;
 use std::fmt;

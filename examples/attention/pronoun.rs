@@ -51,7 +51,7 @@ pub fn run(seed: u64, steps: u64, page: &Path) -> Result<bool, Box<dyn Error>> {
         "Attention weights before and after training. After it, a head attends from \u{201c}it\u{201d} \
          to the noun that the pronoun refers to.",
     );
-    // The pair that is shown first is that of "it" and its noun.
+    // The pair that is shown first is "it" and its noun.
     let mut record = |snapshot| {
         for sentence in &shown {
             let words = &sentence.words;

@@ -1,4 +1,4 @@
-//! Cross-attention: an encoder reads a date in one of many formats, a decoder writes it in that of
+//! Cross-attention: an encoder reads a date in one of many formats, a decoder writes it in the format of
 //! ISO 8601, and attends to the characters that each symbol depends on.
 
 use crate::dates::{Date, FORMATS, Pair, decode, encode, encode_iso};

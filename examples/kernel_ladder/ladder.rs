@@ -45,7 +45,7 @@ impl Ladder {
     /// limits of the machine.
     ///
     /// # Panics
-    /// If the result of a rung differs from that of the first one.
+    /// If the result of a rung differs from the result of the first rung.
     pub fn measure(&self, machine: &Machine, time: Duration) -> String {
         let (amount, unit, limit, what) = match self.bound {
             Bound::Flops(flops) => {

@@ -246,7 +246,7 @@
 //!    keys? (`empty_tiles`)
 //! 3. Two parts of the keys were processed by different machines. Combine the outputs with the
 //!    log-sum-exps. (`parts_of_the_keys`)
-//! 4. Generate token by token: keep keys and values, and show that the outputs equal those of the whole
+//! 4. Generate token by token: keep keys and values, and show that the outputs equal the outputs of the whole
 //!    sequence. How many products does a token cost? (`a_cache_of_keys`)
 //! 5. Add an attention sink, a logit `z` without a value, to the listing `tiled`, by another start.
 //!    (`a_sink_is_another_start`)

@@ -167,7 +167,7 @@ kinds! {
     Linear "linear" "2006.16236" LINEAR, "dot products of feature maps instead of a softmax";
     Gated "gated" "2505.06708" ALL, "head outputs times a sigmoid of the input";
     HeadScale "head-scale" "2110.09456" ALL, "a learned scale per head";
-    ValueResidual "value-residual" "2410.17897" ALL, "values mixed with those of the first layer";
+    ValueResidual "value-residual" "2410.17897" ALL, "values mixed with the values of the first layer";
     Sigmoid "sigmoid" "2409.04431" ALL, "weights by sigmoid instead of softmax";
     Sparsemax "sparsemax" "1602.02068" ALL, "weights by sparsemax: most are exactly 0";
     Entmax15 "entmax-1.5" "1905.05702" ALL, "weights by 1.5-entmax: between softmax and sparsemax";
