@@ -102,29 +102,3 @@ impl ExplorerText {
 fn sequence<L: Into<String>>(name: &str, labels: impl IntoIterator<Item = L>) -> Sequence {
     Sequence { name: name.to_string(), labels: labels.into_iter().map(Into::into).collect() }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sequences_by_length_then_by_path() {
-        let text = ExplorerText::new("t", ["a", "b"]).source(["x", "y", "z"]);
-        assert_eq!(text.sequences_of("decoder.0.self_attn", 2, 2), [Some(0), Some(0)]);
-        assert_eq!(text.sequences_of("encoder.0.self_attn", 3, 3), [Some(1), Some(1)]);
-        assert_eq!(text.sequences_of("decoder.0.multihead_attn", 2, 3), [Some(0), Some(1)]);
-        assert_eq!(text.sequences_of("with a learned key", 3, 4), [Some(1), Some(1)]);
-        assert_eq!(text.sequences_of("another text", 7, 1), [None, None]);
-        let same = ExplorerText::new("t", ["a", "b"]).source(["x", "y"]);
-        assert_eq!(same.sequences_of("decoder.0.self_attn", 2, 2), [Some(0), Some(0)]);
-        assert_eq!(same.sequences_of("encoder.0.self_attn", 2, 2), [Some(1), Some(1)]);
-        assert_eq!(same.sequences_of("decoder.0.multihead_attn", 2, 2), [Some(0), Some(1)]);
-    }
-
-    #[test]
-    fn identities_are_tokens_or_labels() {
-        let text = ExplorerText::new("t", ["a", "b", "a"]);
-        assert_eq!(text.identities(0), [0, 1, 0]);
-        assert_eq!(text.tokens([5, 6, 7]).identities(0), [5, 6, 7]);
-    }
-}
