@@ -1,134 +1,10 @@
-//! Predicts the time of a program on more cores from a record on one.
-//!
-//! [`predict`] schedules the tasks of a [`RegionTree`] on a number of cores by a simulation, in which
-//! regions are divided by the rules of the library:
-//!
-//! - A region is distributed if its estimated time is above the threshold of [`par`](retrograd_tensor::par), and if
-//!   it has more than one task. Other regions are serial.
-//! - If [`par::shards`](retrograd_tensor::par::shards) has at least as many shards as there are cores, the regions
-//!   inside a shard are not distributed.
-//! - A matrix product is divided as for [`par::threads`](retrograd_tensor::par::threads): inside of fewer shards,
-//!   for their share of the cores. The time of a task relative to that
-//!   of the whole product is estimated by the cost model.
-//! - Tasks are started in order, each as soon as a core is free (list scheduling: Graham 1969). A
-//!   thread that waits for its region gives its core to other tasks.
-//! - A distributed region takes [`Rules::overhead`] longer, times log₂ of the number of cores, because
-//!   rayon divides a region in halves.
-//!
-//! No schedule is faster than the larger one of `T₁ / P`, the work divided by the number of cores, and
-//! `T∞`, the longest chain of work that cannot be computed at the same time (the *span*):
-//! [`Prediction::least`]. Without overhead, thresholds and shards, none of list scheduling is slower than
-//! `T₁ / P + T∞` (Graham 1969, Brent 1974).
-//!
-//! The model assumes that a task takes the same time on every core, no matter what the other cores do. It
-//! leaves out that cores share the bandwidth of the memory and the last cache, that data moves between
-//! the private caches of cores, that two threads of one core share its units (SMT), that the clock
-//! rate falls when more cores are busy, and that a task is started a little later on a core of another socket.
-//! So a prediction says what the division of the work allows, and a machine may give less.
+//! List scheduling of the tasks of a record on a number of cores.
 
-use crate::regions::{Part, Region, RegionTree, Task};
-use retrograd_tensor::cost::{PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use super::prediction::{Place, Rules};
+use crate::regions::{Part, Region, Task};
 use retrograd_tensor::observe::Division;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-
-/// What the simulation assumes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rules {
-    /// The number of cores, each with one thread.
-    pub cores: usize,
-    /// Regions with a lower estimated time are not distributed, in picoseconds.
-    pub threshold: u64,
-    /// The overhead of a distributed region on two cores, in seconds, such as
-    /// [`RegionCost::busy`](retrograd_tensor::machine::RegionCost).
-    pub overhead: f64,
-}
-
-impl Rules {
-    /// The rules of this library for the recorded thread.
-    pub fn new(cores: usize, recording: &RegionTree, overhead: f64) -> Rules {
-        let threshold =
-            if recording.in_pool { PARALLEL_THRESHOLD_IN_POOL } else { PARALLEL_THRESHOLD };
-        Rules { cores, threshold, overhead }
-    }
-}
-
-/// The predicted time of a recorded program.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Prediction {
-    /// The number of cores.
-    pub cores: usize,
-    /// The predicted time, in seconds.
-    pub seconds: f64,
-    /// The time on one core divided by that.
-    pub speedup: f64,
-    /// The part of all cores' time in which they are idle, from 0 to 1.
-    pub idle: f64,
-    /// The part of all cores' time that dividing the work costs, from 0 to 1: starting regions, and
-    /// small blocks of matrix products instead of large ones.
-    pub extra: f64,
-    /// The lower bound of the time, in seconds: the larger one of work / cores and the span.
-    pub least: f64,
-    /// Where the time goes, the places that keep the most cores idle first.
-    pub places: Vec<Place>,
-}
-
-/// A part of the program, and its time on the critical path: the chain of tasks, each of which starts
-/// when the one before it ends, from the beginning to the end.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Place {
-    /// The spans and regions around it, from the outside in, and what is there.
-    pub name: String,
-    /// Its time on the critical path, in seconds.
-    pub seconds: f64,
-    /// The mean number of cores that are busy in this time.
-    pub busy: f64,
-    /// The part of all cores' time in the whole program that is lost here, from 0 to 1.
-    pub lost: f64,
-}
-
-/// Predicts the time on `rules.cores` cores; see the [module](self).
-///
-/// ```
-/// use retrograd::study::{regions::record, scaling::{Rules, predict}};
-/// use retrograd::tensor::par;
-/// use std::{thread::sleep, time::Duration};
-///
-/// let (_, recording) = record(|| par::shards(4, |_| sleep(Duration::from_millis(2))));
-/// let four = predict(&recording, Rules::new(4, &recording, 0.0));
-/// assert!(four.speedup > 2.0);
-/// ```
-///
-/// # Panics
-/// If the number of cores is 0, or the overhead is negative or not finite.
-#[track_caller]
-pub fn predict(recording: &RegionTree, rules: Rules) -> Prediction {
-    require(rules.cores > 0, "predict", ErrorKind::Value, || "needs at least 1 core, got 0".into())
-        .or_panic();
-    require(
-        rules.overhead >= 0.0 && rules.overhead.is_finite(),
-        "predict",
-        ErrorKind::Value,
-        || format!("the overhead must be finite and at least 0, got {}", rules.overhead),
-    )
-    .or_panic();
-    let work = recording.seconds();
-    let mut simulation = Simulation::new(rules);
-    simulation.run(&recording.task);
-    let seconds = simulation.now;
-    let (all, busy) = (seconds * rules.cores as f64, simulation.busy_before(seconds));
-    let part = |time: f64| if all > 0.0 { time.max(0.0) / all } else { 0.0 };
-    Prediction {
-        cores: rules.cores,
-        seconds,
-        speedup: if seconds > 0.0 { work / seconds } else { 1.0 },
-        idle: part(all - busy),
-        extra: part(busy - work),
-        least: (work / rules.cores as f64).max(span(&recording.task, rules.cores)),
-        places: simulation.places(),
-    }
-}
 
 impl Task {
     /// The time of a task without regions.
@@ -138,27 +14,6 @@ impl Task {
             _ => None,
         }
     }
-}
-
-/// The longest chain of work that cannot be computed at the same time, whatever the thresholds.
-fn span(task: &Task, cores: usize) -> f64 {
-    let of = |part: &Part| match part {
-        Part::Serial(seconds) => *seconds,
-        Part::Span(_, task) => span(task, cores),
-        Part::Region(region) => {
-            let longest = |spans: &mut dyn Iterator<Item = f64>| spans.fold(0.0, f64::max);
-            let tasks = longest(&mut region.tasks.iter().map(|task| span(task, cores)));
-            match &region.division {
-                Division::ByThreads(divide) => {
-                    let stages = divide(cores);
-                    let stages = stages.into_iter().map(|s| longest(&mut s.into_iter()));
-                    tasks * stages.sum::<f64>().min(1.0)
-                }
-                _ => tasks,
-            }
-        }
-    };
-    task.parts.iter().map(of).sum()
 }
 
 /// An index in [`Names`].
@@ -192,6 +47,7 @@ struct Cursor<'a> {
 }
 
 /// Code that one core at a time executes.
+#[derive(Default)]
 struct Strand<'a> {
     /// What remains to be done, from the outside in.
     cursors: Vec<Cursor<'a>>,
@@ -221,9 +77,10 @@ struct Segment {
     before: Option<usize>,
 }
 
-struct Simulation<'a> {
+pub(super) struct Simulation<'a> {
     rules: Rules,
-    now: f64,
+    /// The time, at the end of the simulation the time of the program.
+    pub(super) now: f64,
     names: Names,
     strands: Vec<Strand<'a>>,
     /// Strands without work, to be used again.
@@ -245,7 +102,7 @@ struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    fn new(rules: Rules) -> Self {
+    pub(super) fn new(rules: Rules) -> Self {
         Simulation {
             rules,
             now: 0.0,
@@ -262,7 +119,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn run(&mut self, task: &'a Task) {
+    pub(super) fn run(&mut self, task: &'a Task) {
         let whole = self.strand(Some((&task.parts, None)), None, self.rules.cores, None);
         self.resumed.push_back(whole);
         self.start_all();
@@ -282,16 +139,8 @@ impl<'a> Simulation<'a> {
         parent: Option<usize>,
     ) -> usize {
         let cursor = parts.map(|(parts, name)| Cursor { parts: parts.iter(), name });
-        let new = Strand {
-            cursors: cursor.into_iter().collect(),
-            stages: Vec::new(),
-            product: None,
-            leaf,
-            threads,
-            parent,
-            children: Vec::new(),
-            waits_for: 0,
-        };
+        let cursors = cursor.into_iter().collect();
+        let new = Strand { cursors, leaf, threads, parent, ..Strand::default() };
         match self.ended.pop() {
             Some(index) => {
                 self.strands[index] = new;
@@ -458,14 +307,14 @@ impl<'a> Simulation<'a> {
     }
 
     /// The busy time of all cores before a time.
-    fn busy_before(&self, time: f64) -> f64 {
+    pub(super) fn busy_before(&self, time: f64) -> f64 {
         let index = self.busy.partition_point(|&(since, ..)| since <= time);
         let (since, cores, before) = self.busy[index.saturating_sub(1)];
         before + cores as f64 * (time - since)
     }
 
     /// Where the time on the critical path goes.
-    fn places(&self) -> Vec<Place> {
+    pub(super) fn places(&self) -> Vec<Place> {
         let (cores, total) = (self.rules.cores as f64, self.now);
         // Seconds, and those of busy cores.
         let mut sums = vec![(0.0, 0.0); self.names.paths.len()];
