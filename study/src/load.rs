@@ -2,7 +2,7 @@
 //! same.
 //!
 //! `/proc/stat` counts the busy time of every core; the CPU time of this program is subtracted. What remains
-//! is that of other processes and, as steal time, of other virtual machines. On systems without `/proc`, the
+//! is the time of other processes and, as steal time, of other virtual machines. On systems without `/proc`, the
 //! load is unknown and nothing is printed.
 
 use std::fmt::{self, Display, Formatter};

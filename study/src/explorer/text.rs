@@ -29,8 +29,8 @@ impl ExplorerText {
     /// A second sequence, which an encoder reads, and which the first one attends to.
     ///
     /// A layer's queries and keys belong to the sequence of their number. If both sequences have the
-    /// same number of tokens, the path of the module decides: with `encoder` in it, both are those of
-    /// the source; with `cross`, `multihead_attn` or `encoder_attn`, the keys are.
+    /// same number of tokens, the path of the module decides: with `encoder` in it, both belong to the
+    /// source; with `cross`, `multihead_attn` or `encoder_attn`, the keys are.
     pub fn source<L: Into<String>>(mut self, labels: impl IntoIterator<Item = L>) -> Self {
         self.text.sequences.truncate(1);
         self.text.sequences.push(sequence("source", labels));

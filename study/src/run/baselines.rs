@@ -14,7 +14,7 @@ const COUNTED: usize = 10_000_000;
 ///   tokens. One is added so that tokens that do not occur there have a probability (Laplace).
 /// - `bigram`: `p(b | a) = (n(a, b) + d(a) p(b)) / (n(a) + d(a))`, where `n(a, b)` is how often `b` follows `a`,
 ///   `n(a)` how often anything does, and `d(a)` the number of different tokens that follow `a`. Pairs that do
-///   not occur in the training text thus have a probability, by that of the unigram (Witten, Bell 1991).
+///   not occur in the training text thus have a probability, by the unigram (Witten, Bell 1991).
 ///
 /// The losses are the means of `-ln p` over all held-out tokens but the first one, which is no target.
 /// Of a training text of more than ten million tokens, the first ten million are counted.
