@@ -474,13 +474,17 @@
           ? `Key ${named(1, t)} has the largest weights for ${top.map(i => `${named(0, i)} ${number(values[i], 3)}`).join(", ") || "no query"}.`
           : `Query ${named(0, t)} attends to ${top.map(j => `${named(1, j)} ${number(values[j], 3)}`).join(", ") || "nothing"}${rest > 0 ? `; keys that are not kept together ${number(rest, 3)}` : ""}.`;
       }
+      let chosen;
+      const inSight = kit.onFrame(() => {
+        const box = chosen?.parentNode;
+        if (box && (chosen.offsetTop < box.scrollTop || chosen.offsetTop + chosen.offsetHeight > box.scrollTop + box.clientHeight)) box.scrollTop = chosen.offsetTop - box.clientHeight / 2;
+      });
       const rest = () => {
         if (!now.head) return;
         const asKey = side() === "key" && isOne(), t = asKey ? now.j : now.i;
         shade(asKey ? 1 : 0, t);
-        // The chosen token is in sight.
-        const span = spans[asKey ? 1 : 0][t], box = span?.parentNode;
-        if (box && (span.offsetTop < box.scrollTop || span.offsetTop + span.offsetHeight > box.scrollTop + box.clientHeight)) box.scrollTop = span.offsetTop - box.clientHeight / 2;
+        chosen = spans[asKey ? 1 : 0][t];
+        inSight();
       };
       live(["head", "i", "j", "upto"], rest);
       let before = side();

@@ -221,6 +221,11 @@ const kit = (() => {
     return again;
   }
   const redraw = () => drawings.forEach(again => again());
+  // Calls f before the next frame, once however often it was asked: what reads places of elements makes a layout.
+  const onFrame = f => {
+    let frame = 0;
+    return () => { frame ||= requestAnimationFrame(() => { frame = 0; f(); }); };
+  };
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
   prefersDark.addEventListener("change", redraw);
 
@@ -680,5 +685,5 @@ const kit = (() => {
   }
 
   return { h, s, fill, number, quantity, bytes, seconds, percent, count, ticks, set, get, on, showTip, hideTip, tooltip, panel, page, fail, data,
-    drawn, redraw, color, ramp, rgb, inkOn, isDark, scale, textWidth, lineChart, heatMap, histogram, table, tree, slider, facts, test, assert, guarded, start };
+    drawn, redraw, onFrame, color, ramp, rgb, inkOn, isDark, scale, textWidth, lineChart, heatMap, histogram, table, tree, slider, facts, test, assert, guarded, start };
 })();

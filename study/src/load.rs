@@ -2,7 +2,7 @@
 //! same.
 //!
 //! `/proc/stat` counts the busy time of every core; the CPU time of this program is subtracted. What remains
-//! is that of other processes and, as steal time, of other virtual machines. On systems without `/proc`, the
+//! is the time of other processes and, as steal time, of other virtual machines. On systems without `/proc`, the
 //! load is unknown and nothing is printed.
 
 use std::fmt::{self, Display, Formatter};
@@ -135,64 +135,4 @@ fn process_seconds(stat: &str) -> Option<f64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut next = || fields.next()?.parse::<u64>().ok();
     Some((next()? + next()?) as f64 * TICK)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const STAT: &str = "cpu  99 99 99 99 99 99 99 99 0 0\n\
-                        cpu0 100 20 3 1000 50 4 5 6 70 80\n\
-                        cpu1 7 0 0 1000 0 0 0 0 0 0\n\
-                        cpu10 5000 0 0 0 0 0 0 0 0 0\n\
-                        intr 12 0\n";
-
-    #[test]
-    fn busy_time_is_that_of_the_chosen_cores() {
-        // Neither idle, nor waiting for a disk, nor guests, whose time is in that of users.
-        assert!((busy_seconds(STAT, &[0]).unwrap() - 1.38).abs() < 1e-12);
-        assert!((busy_seconds(STAT, &[0, 1]).unwrap() - 1.45).abs() < 1e-12);
-        assert_eq!(busy_seconds("cpu0 1 2 x", &[0]), None);
-    }
-
-    #[test]
-    fn cpu_time_of_a_process_with_any_name() {
-        let stat = "17 (a) b (c)) R 1 17 17 0 -1 4194304 100 0 0 0 250 31 0 0 20 0 1 0";
-        assert!((process_seconds(stat).unwrap() - 2.81).abs() < 1e-12);
-        assert_eq!(process_seconds("17 (a) R 1"), None);
-    }
-
-    #[test]
-    fn lists_of_cores() {
-        assert_eq!(core_list("\t0-2,5\n"), Some(vec![0, 1, 2, 5]));
-        assert_eq!(core_list("3"), Some(vec![3]));
-        assert_eq!(core_list("a-b"), None);
-    }
-
-    #[test]
-    fn a_twentieth_of_the_time_disturbs() {
-        let others = |seconds| Others { seconds, took: 1.0 };
-        assert!(!others(0.07).disturb() && others(0.09).disturb());
-        let mut sum = others(0.07);
-        sum += others(0.07);
-        assert_eq!(sum, Others { seconds: 0.14, took: 2.0 });
-        assert!(sum.to_string().starts_with("other processes used 0.1 of "), "{sum}");
-    }
-
-    /// The time that this process uses is not that of others: with a busy thread per core, others could use
-    /// next to nothing. Other programs may use the machine meanwhile, so only the part of this process is
-    /// certain: what is left is less than all cores by at least half of what this process used.
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn own_time_does_not_count() {
-        let own = || process_seconds(&std::fs::read_to_string("/proc/self/stat").unwrap()).unwrap();
-        let (before, own_before, start) = (Reading::now(), own(), Instant::now());
-        while start.elapsed() < Duration::from_millis(500) {
-            std::hint::spin_loop();
-        }
-        let (others, used) = (before.since(), own() - own_before);
-        let cores = std::thread::available_parallelism().unwrap().get() as f64;
-        assert!(used > 0.0, "a busy loop uses CPU time");
-        assert!(others.seconds <= cores * others.took - 0.5 * used + 0.1, "{others:?}, own {used}");
-    }
 }

@@ -3,7 +3,7 @@
 /// A number with a comma before every three digits.
 ///
 /// ```
-/// assert_eq!(["7", "999", "1,000", "1,234,567"], [7, 999, 1000, 1234567].map(retrograd::study::grouped)[..]);
+/// assert_eq!(["0", "999", "1,000", "1,234,567"], [0, 999, 1000, 1234567].map(retrograd::study::grouped)[..]);
 /// ```
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();

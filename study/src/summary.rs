@@ -450,23 +450,3 @@ impl fmt::Display for Summary {
         )
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        let cases = [(0, "0 B"), (999, "999 B"), (1000, "1.00 kB"), (999_949, "1.00 MB")];
-        for (n, text) in cases.into_iter().chain([(12_345, "12.3 kB"), (123_456_789, "123 MB")]) {
-            assert_eq!(scaled(n, "B"), text);
-        }
-        assert_eq!(scaled(9_995, ""), "10.0 k");
-        assert_eq!([0, 999, 1000, 1234567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-    }
-
-    #[test]
-    fn long_types_are_cut() {
-        assert_eq!((clipped("four", 4), clipped("clipped", 4)), ("four".into(), "cl..".into()));
-    }
-}

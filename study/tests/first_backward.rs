@@ -1,10 +1,14 @@
 //! The record of the first backward pass of a process; each in a process of its own.
 
 use retrograd_autograd::{Cx, Fused, InputGrads, Op, Slot, Var, sharded};
+use retrograd_nn::{Activation, Layer, Module, Pass, Visitor};
 use retrograd_study::record::{Recorder, What};
+use retrograd_support::document::data;
 use retrograd_tensor::settings::with_grad_enabled;
 use retrograd_tensor::{Tensor, with_threads};
-use std::process::Command;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Command, Output};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
@@ -118,14 +122,22 @@ fn a_record_has_the_passes_of_all_shards() {
         return print_record(threads.parse().unwrap());
     }
     for threads in ["0", "1", "2", "2", "2", "2", "2", "3", "5"] {
-        let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args(["a_record_has_the_passes_of_all_shards", "--exact", "--nocapture"]);
-        let output = again.env("FIRST_BACKWARD_THREADS", threads).output().unwrap();
+        let variables = [("FIRST_BACKWARD_THREADS", threads)];
+        let output = again("a_record_has_the_passes_of_all_shards", &variables, Path::new("."));
         let text = String::from_utf8(output.stdout).unwrap();
         let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
         assert!(line("result: ").is_some(), "{text}");
         assert_eq!(line("record: "), line("result: "), "{threads} threads");
     }
+}
+
+/// This test program again, which executes one test, with environment variables.
+fn again(test: &str, variables: &[(&str, &str)], folder: &Path) -> Output {
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args([test, "--exact", "--nocapture"]).envs(variables.iter().copied());
+    let output = again.current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output
 }
 
 /// Several variables at once, in a program without a model.
@@ -138,18 +150,98 @@ fn variables_do_not_exclude_each_other() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut again = Command::new(std::env::current_exe().unwrap());
-    again.args(["variables_do_not_exclude_each_other", "--exact", "--nocapture"]);
-    again.envs([
-        ("RETROGRAD_XRAY", "1"),
-        ("RETROGRAD_NONFINITE", "1"),
-        ("RETROGRAD_TRACE", "t.txt"),
-    ]);
-    let output = again.current_dir(&folder).output().unwrap();
+    let variables =
+        [("RETROGRAD_XRAY", "1"), ("RETROGRAD_NONFINITE", "1"), ("RETROGRAD_TRACE", "t.txt")];
+    let output = again("variables_do_not_exclude_each_other", &variables, folder.path());
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{said}");
     assert_eq!(said.matches("the first backward pass is in xray.html").count(), 1, "{said}");
-    assert!(folder.path().join("xray.html").exists());
+    let page = std::fs::read_to_string(folder.path().join("xray.html")).unwrap();
+    let modules = &data(&page)["modules"]; // the program itself
+    assert!(modules[0]["path"] == "" && modules[1].is_null(), "{modules}");
     let trace = std::fs::read_to_string(folder.path().join("t.txt")).unwrap();
     assert!(trace.lines().any(|line| line.contains("  matmul  ")), "{trace}");
+}
+
+#[test]
+fn a_value_requests_nothing_standard_error_or_a_file() {
+    if std::env::var_os("RETROGRAD_TRACE").is_some() {
+        return retrograd_study::from_env();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("a")).unwrap();
+    let whole = folder.path().join("trace").to_str().unwrap().to_string();
+    let files = |path: &Path| std::fs::read_dir(path).unwrap().count();
+    let run = |value: &str| {
+        let name = "a_value_requests_nothing_standard_error_or_a_file";
+        let output = again(name, &[("RETROGRAD_TRACE", value)], folder.path());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for value in ["", " ", "0"] {
+        assert_eq!(run(value), "", "{value:?}");
+    }
+    for value in ["yes", "2", "summary", "-1"] {
+        let said = run(value);
+        assert!(said.contains(&format!("{value:?} is neither 0, nor 1")), "{said}");
+    }
+    assert!(run("1").starts_with("trace: "));
+    assert_eq!(files(folder.path()), 1);
+    for value in ["trace.txt", &whole, "./1", "a/b"] {
+        assert_eq!(run(value), "", "{value}");
+        let text = std::fs::read_to_string(folder.path().join(value)).unwrap();
+        assert!(text.starts_with("trace: "), "{text}");
+    }
+}
+
+/// A module that also computes something itself.
+struct Inner(Activation);
+
+impl Module<f32> for Inner {
+    fn visit(&self, v: &mut Visitor<'_, f32>) {
+        v.module("a", &self.0);
+    }
+}
+
+struct Model(Activation, Inner);
+
+impl Module<f32> for Model {
+    fn visit(&self, v: &mut Visitor<'_, f32>) {
+        v.module("h.10", &self.0);
+        v.module("h.2", &self.1);
+    }
+}
+
+impl Model {
+    fn forward(&self, x: &Var) -> Var {
+        let pass = &mut Pass::eval();
+        self.observe(|| {
+            let x = self.0.forward(x, pass);
+            self.1.observe(|| self.1.0.forward(&x, pass).exp())
+        })
+    }
+}
+
+/// The page of a process has the modules that computed something, in the order of their numbers.
+#[test]
+fn recorded_modules_are_in_the_order_of_their_numbers() {
+    if std::env::var_os("RETROGRAD_XRAY").is_some() {
+        retrograd_study::from_env();
+        let model = Model(Activation::Tanh, Inner(Activation::Sigmoid));
+        return drop(model.forward(&Var::leaf(Tensor::scalar(1.0f32))).backward());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let name = "recorded_modules_are_in_the_order_of_their_numbers";
+    again(name, &[("RETROGRAD_XRAY", "1")], folder.path());
+    let page = data(&std::fs::read_to_string(folder.path().join("xray.html")).unwrap());
+    let modules = page["modules"].as_array().unwrap().iter();
+    let modules: Vec<Value> = modules.map(|m| json!([m["path"], m["type"], m["parent"]])).collect();
+    let wanted = json!([
+        ["", "program", -1],
+        ["h.2", "Inner", 0],
+        ["h.2.a", "Activation", 1],
+        ["h.10", "Activation", 0]
+    ]);
+    assert_eq!(json!(modules), wanted);
+    let nodes = page["nodes"].as_array().unwrap().iter().filter(|node| node["kind"] != "leaf");
+    let nodes: Vec<Value> = nodes.map(|node| json!([node["name"], node["module"]])).collect();
+    assert_eq!(json!(nodes), json!([["tanh", 3], ["sigmoid", 2], ["exp", 1]]));
 }

@@ -1,4 +1,4 @@
-//! A headless Chromium that is driven by the DevTools protocol
+//! Pages in a headless Chromium that is driven by the DevTools protocol
 //! (<https://chromedevtools.github.io/devtools-protocol>).
 //!
 //! It is found by the variable `CHROMIUM`, or in `PATH`. Where there is none, tests say so and pass, unless
@@ -6,25 +6,152 @@
 
 use crate::document::base64;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tungstenite::{Message, WebSocket};
 
 /// How long to wait for anything. The machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A browser with one page.
-pub struct Browser {
-    process: Child,
-    socket: WebSocket<TcpStream>,
+/// Runs a program with a profile that is removed, and with the protocol at standard input and output. The program
+/// ends when its input is closed, which happens at the latest when the process of the tests ends.
+const SCRIPT: &str = r#"
+    profile=$(mktemp -d)
+    "$@" --user-data-dir="$profile" 3<&0 4>&1 < /dev/null > /dev/null 2>&1
+    rm -rf "$profile"
+"#;
+
+const OPTIONS: [&str; 11] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    // Several pages are shown at the same time.
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+    "--remote-debugging-pipe",
+];
+
+/// A lock, also after a test has failed that held it.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A browser that all tests of a process share, each with pages of its own.
+struct Chromium {
+    input: Mutex<ChildStdin>,
+    /// Who receives the messages of a session; the browser itself has an empty name.
+    receivers: Mutex<HashMap<String, Sender<Value>>>,
+}
+
+impl Chromium {
+    fn start(executable: &Path) -> Arc<Chromium> {
+        let mut process = Command::new("sh")
+            .args(["-c", SCRIPT, "sh"])
+            .arg(executable)
+            .args(OPTIONS)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|e| panic!("{}: {e}", executable.display()));
+        let (input, output) = (process.stdin.take(), process.stdout.take().expect("piped"));
+        let input = Mutex::new(input.expect("piped"));
+        let chromium = Arc::new(Chromium { input, receivers: Mutex::default() });
+        let reader = chromium.clone();
+        std::thread::spawn(move || {
+            reader.read(output);
+            process.wait()
+        });
+        chromium
+    }
+
+    /// Passes each message to its session. At the end of the browser, nobody receives any more.
+    fn read(&self, output: ChildStdout) {
+        for message in BufReader::new(output).split(0).map_while(Result::ok) {
+            let message: Value = serde_json::from_slice(&message).expect("JSON");
+            let session = message["sessionId"].as_str().unwrap_or_default();
+            if let Some(receiver) = locked(&self.receivers).get(session) {
+                // The session may have ended.
+                let _ = receiver.send(message);
+            }
+        }
+        locked(&self.receivers).clear();
+    }
+}
+
+/// A connection with a page, or with the browser itself.
+struct Session {
+    chromium: Arc<Chromium>,
+    name: String,
     last: u64,
+    messages: Receiver<Value>,
+}
+
+impl Session {
+    fn new(chromium: &Arc<Chromium>, name: &str) -> Session {
+        let (sender, messages) = channel();
+        locked(&chromium.receivers).insert(name.into(), sender);
+        Session { chromium: chromium.clone(), name: name.into(), last: 0, messages }
+    }
+
+    /// Calls a method of the protocol, and returns its result or error; `see` is called with what is reported before.
+    fn call(&mut self, method: &str, params: &Value, mut see: impl FnMut(&Value)) -> Value {
+        self.last += 1;
+        let mut call = json!({ "id": self.last, "method": method, "params": params });
+        if !self.name.is_empty() {
+            call["sessionId"] = json!(self.name);
+        }
+        let mut text = call.to_string().into_bytes();
+        text.push(0);
+        locked(&self.chromium.input).write_all(&text).expect("the browser listens");
+        loop {
+            let message = self.messages.recv_timeout(PATIENCE);
+            let message = message.unwrap_or_else(|e| panic!("no answer of the browser: {e}"));
+            if message["id"] == self.last {
+                return message;
+            }
+            see(&message);
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        locked(&self.chromium.receivers).remove(&self.name);
+    }
+}
+
+/// The session of the browser itself, if there is a browser.
+static CHROMIUM: LazyLock<Option<Mutex<Session>>> = LazyLock::new(|| {
+    let executable = executable()?;
+    Some(Mutex::new(Session::new(&Chromium::start(&executable), "")))
+});
+
+/// Calls a method of the browser itself.
+fn call_browser(browser: &Mutex<Session>, method: &str, params: Value) -> Value {
+    let answer = locked(browser).call(method, &params, |_| ());
+    assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
+    answer["result"].clone()
+}
+
+/// A page in a browser. All pages of a process are in one browser, and share nothing else.
+pub struct Browser {
+    session: Session,
+    /// The name of its part of the browser, with own storage and processes.
+    context: Value,
+    /// For files of pages.
+    folder: tempfile::TempDir,
     /// What the page has written to the console since it was opened, and requests that were blocked.
     pub console: Vec<String>,
-    _profile: tempfile::TempDir,
 }
 
 /// How a page is shown.
@@ -57,9 +184,9 @@ fn executable() -> Option<PathBuf> {
 }
 
 impl Browser {
-    /// Starts a browser; `None` if there is none and none is demanded.
+    /// An empty page in the first one of [`VIEWS`]; `None` if there is no browser and none is demanded.
     pub fn start() -> Option<Browser> {
-        let Some(executable) = executable() else {
+        let Some(browser) = &*CHROMIUM else {
             let needed = std::env::var("RETROGRAD_NEEDS_BROWSER").is_ok_and(|v| v == "1");
             assert!(
                 !needed,
@@ -68,81 +195,36 @@ impl Browser {
             println!("SKIPPED: there is no chromium in PATH");
             return None;
         };
-        let profile = tempfile::tempdir().expect("a folder for the profile");
-        let mut process = Command::new(&executable)
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
-            .args([
-                "--no-first-run",
-                "--disable-background-networking",
-                "--remote-debugging-port=0",
-            ])
-            .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .arg("about:blank")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|e| panic!("{}: {e}", executable.display()));
-        let mut lines = BufReader::new(process.stderr.take().expect("piped")).lines();
-        let address = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("DevTools listening on ws://").map(str::to_string));
-        let address = address.expect("chromium names the address of its debugger");
-        std::thread::spawn(move || lines.for_each(drop)); // so that its output is never blocked
-        let host = address.split('/').next().expect("a host").to_string();
-        let page = page_of(&host);
-        let stream = TcpStream::connect(&host).expect("the debugger accepts a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let (socket, _) = tungstenite::client(page.as_str(), stream).expect("a web socket");
-        let mut browser =
-            Browser { process, socket, last: 0, console: Vec::new(), _profile: profile };
+        let context = call_browser(browser, "Target.createBrowserContext", json!({}));
+        let context = context["browserContextId"].clone();
+        let page = json!({ "url": "about:blank", "browserContextId": context, "newWindow": true });
+        let page = call_browser(browser, "Target.createTarget", page)["targetId"].clone();
+        let page = json!({ "targetId": page, "flatten": true });
+        let session = call_browser(browser, "Target.attachToTarget", page)["sessionId"].clone();
+        let session = Session::new(&locked(browser).chromium, session.as_str().expect("a name"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut browser = Browser { session, context, folder, console: Vec::new() };
         for domain in ["Page", "Runtime", "Log", "Network", "DOM"] {
             browser.call(&format!("{domain}.enable"), json!({}));
         }
+        browser.call("Emulation.setFocusEmulationEnabled", json!({ "enabled": true }));
+        browser.view(VIEWS[0]);
         Some(browser)
     }
 
     /// Calls a method of the protocol and returns its result.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
-        self.last += 1;
-        let id = self.last;
-        let text = json!({ "id": id, "method": method, "params": params }).to_string();
-        self.socket.send(Message::text(text)).expect("the browser listens");
         loop {
-            let message = self.read();
-            if message["id"] == id {
-                // A page that loads itself again: what was asked concerns the new one.
-                let error = message["error"]["message"].as_str().unwrap_or_default();
-                if error.contains("target navigated") || error.contains("Cannot find context") {
-                    return self.call(method, params);
-                }
-                assert!(message["error"].is_null(), "{method}: {}", message["error"]);
-                return message["result"].clone();
+            let console = &mut self.console;
+            let answer =
+                self.session.call(method, &params, |event| console.extend(reported(event)));
+            // A page that loads itself again: what was asked concerns the new one.
+            let error = answer["error"]["message"].as_str().unwrap_or_default();
+            if !error.contains("target navigated") && !error.contains("Cannot find context") {
+                assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
+                return answer["result"].clone();
             }
         }
-    }
-
-    fn read(&mut self) -> Value {
-        let message =
-            self.socket.read().unwrap_or_else(|e| panic!("no answer of the browser: {e}"));
-        let message: Value =
-            serde_json::from_str(&message.into_text().expect("text")).expect("JSON");
-        let params = &message["params"];
-        let text = match message["method"].as_str() {
-            Some("Runtime.consoleAPICalled") => Some(params["args"].to_string()),
-            Some("Runtime.exceptionThrown") => Some(params["exceptionDetails"].to_string()),
-            Some("Log.entryAdded") => Some(params["entry"]["text"].to_string()),
-            Some("Network.requestWillBeSent") => {
-                let url = params["request"]["url"].as_str().unwrap_or_default();
-                let is_local =
-                    ["file:", "about:", "data:", "blob:"].iter().any(|s| url.starts_with(s));
-                (!is_local).then(|| format!("a request of {url}"))
-            }
-            _ => None,
-        };
-        self.console.extend(text);
-        message
     }
 
     /// Shows the page in another width and in light or dark colours.
@@ -171,6 +253,22 @@ impl Browser {
         );
     }
 
+    /// Writes a page to a file, and opens it with the part of the address after `#`; returns the file, which is removed
+    /// with the browser.
+    pub fn show(&mut self, html: &str, hash: &str) -> PathBuf {
+        let path = self.folder.path().join("page.html");
+        fs::write(&path, html).expect("a file");
+        self.open(&path, hash);
+        path
+    }
+
+    /// Lets a page test itself, and returns the result.
+    pub fn self_test(&mut self, path: &Path) -> String {
+        self.open(path, "selftest");
+        self.until("the self-test", "document.querySelector('output#selftest') !== null");
+        self.text("output#selftest")
+    }
+
     /// The value of an expression in the page.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let params =
@@ -187,13 +285,15 @@ impl Browser {
     /// Waits until an expression is true.
     pub fn until(&mut self, what: &str, expression: &str) {
         let start = Instant::now();
+        let mut pause = 1;
         while self.evaluate(expression) != json!(true) {
             assert!(
                 start.elapsed() < PATIENCE,
                 "{what}: not within {PATIENCE:?}; console: {:?}",
                 self.console
             );
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(pause));
+            pause = (2 * pause).min(20);
         }
     }
 
@@ -294,48 +394,27 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        if let Some(browser) = &*CHROMIUM {
+            let context = json!({ "browserContextId": self.context });
+            call_browser(browser, "Target.disposeBrowserContext", context);
+        }
     }
 }
 
-/// The address of the page's debugger.
-fn page_of(host: &str) -> String {
-    let start = Instant::now();
-    loop {
-        let list = http_get(host, "/json/list").unwrap_or_default();
-        let pages: Value = serde_json::from_str(&list).unwrap_or_default();
-        let page = pages.as_array().into_iter().flatten().find(|page| page["type"] == "page");
-        if let Some(address) = page.and_then(|page| page["webSocketDebuggerUrl"].as_str()) {
-            return address.to_string();
+/// What an event says of the console or of a request that was blocked.
+fn reported(event: &Value) -> Option<String> {
+    let params = &event["params"];
+    match event["method"].as_str()? {
+        "Runtime.consoleAPICalled" => Some(params["args"].to_string()),
+        "Runtime.exceptionThrown" => Some(params["exceptionDetails"].to_string()),
+        "Log.entryAdded" => Some(params["entry"]["text"].to_string()),
+        "Network.requestWillBeSent" => {
+            let url = params["request"]["url"].as_str().unwrap_or_default();
+            let is_local = ["file:", "about:", "data:", "blob:"].iter().any(|s| url.starts_with(s));
+            (!is_local).then(|| format!("a request of {url}"))
         }
-        assert!(start.elapsed() < PATIENCE, "chromium has opened no page: {list}");
-        std::thread::sleep(Duration::from_millis(20));
+        _ => None,
     }
-}
-
-fn http_get(host: &str, path: &str) -> std::io::Result<String> {
-    use std::io::{Read, Write};
-    let mut stream = TcpStream::connect(host)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
-    let mut reader = BufReader::new(stream);
-    let mut length = 0;
-    for line in reader.by_ref().lines() {
-        let line = line?;
-        if line.is_empty() {
-            break;
-        }
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse().unwrap_or(0);
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
-    Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
 /// A file that is removed with its folder.
@@ -380,14 +459,23 @@ pub fn low_contrasts(browser: &mut Browser) -> Vec<String> {
     serde_json::from_value(browser.evaluate(SCRIPT)).expect("a list of texts")
 }
 
-/// Opens a page in all views, and lets it test itself; its console must stay empty.
+/// Lets a page test itself in all views; its console must stay empty.
 pub fn check_page(path: &Path) {
+    check_views(path, &VIEWS);
+}
+
+/// [`check_page`] of a page that is not in a file, and has this name.
+pub fn check_html(name: &str, html: &str) {
+    let File(_folder, path) = &written(name, html);
+    check_page(path);
+}
+
+/// Lets a page test itself in some views; its console must stay empty.
+pub fn check_views(path: &Path, views: &[View]) {
     let Some(mut browser) = Browser::start() else { return };
-    for view in VIEWS {
+    for &view in views {
         browser.view(view);
-        browser.open(path, "selftest");
-        browser.until("the self-test", "document.querySelector('output#selftest') !== null");
-        let result = browser.text("output#selftest");
+        let result = browser.self_test(path);
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let shade = if view.is_dark { "dark" } else { "light" };
         browser.screenshot(&format!("{stem}-{}-{shade}", view.width));

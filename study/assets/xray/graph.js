@@ -107,12 +107,13 @@ xray.graph = step => {
       show();
     };
     // Scrolls the graph, not the page, so that a box can be seen.
-    function follow(box) {
-      const { x, y, width, height } = box.firstChild;
+    let current;
+    const follow = kit.onFrame(() => {
+      const { x, y, width, height } = current.firstChild;
       const [left, top, w, h] = [x, y, width, height].map(l => l.baseVal.value);
       if (left < place.scrollLeft || left + w > place.scrollLeft + place.clientWidth) place.scrollLeft = left + w / 2 - place.clientWidth / 2;
       if (top < place.scrollTop || top + h > place.scrollTop + place.clientHeight) place.scrollTop = top + h / 2 - place.clientHeight / 2;
-    }
+    });
     function show() {
       if (!views.boxes) return;
       const e = events[step.at];
@@ -123,7 +124,7 @@ xray.graph = step => {
         const whole = !isModule ? states[0] : each("done") === list.length ? "done" : each("done") || each("complete") || each("arriving") ? "arriving" : each("waiting") === list.length ? "waiting" : "value";
         const isCurrent = inside.includes(e.node) || (e.to !== undefined && inside.includes(e.to));
         const bad = inside.some(n => life[n].forward <= step.at && isBad(nodes[n].value) || life[n].arrivals.some(i => i <= step.at && isBad(events[i].value)));
-        if (isCurrent && inside.includes(e.node)) follow(element);
+        if (isCurrent && inside.includes(e.node)) { current = element; follow(); }
         element.setAttribute("class", `node ${whole}${isCurrent ? " current" : ""}${bad ? " bad" : ""}${inside.includes(step.chosen) ? " chosen" : ""}`);
         const done = isModule ? states.filter(x => x === "done").length : 0;
         state.textContent = isModule ? whole === "arriving" ? `${done}/${list.length}` : "" : life[n].arrivals.length > 1 && whole === "arriving" ? `${arrivedAt(n, step.at)}/${life[n].arrivals.length}` : "";

@@ -119,32 +119,26 @@ impl HeadMap {
         &self.mask
     }
 
-    /// Whether there are gradients.
-    pub(super) fn has_gradient(&self) -> bool {
-        !self.gradient.is_empty()
-    }
-
     /// Whether more than this number of weights per query are kept.
-    pub(super) fn exceeds(&self, most: usize) -> bool {
+    fn exceeds(&self, most: usize) -> bool {
         self.weights.most.is_none_or(|now| now > most)
             && (0..self.rows).any(|i| self.mask.count(i) > most)
     }
 
-    /// The head in the data of a page: at most `most` links per query if given, with or without
-    /// gradients. `mask` is the number of its mask.
+    /// The head in the data of a page: at most `most` links per query and no gradients if given, else with or
+    /// without gradients. `mask` is the number of its mask.
     pub(super) fn data(&self, mask: usize, most: Option<usize>, gradient: bool) -> HeadData {
-        let has_gradient = gradient && self.has_gradient();
-        let all = || (self.weights.clone(), self.gradient.clone());
-        let (weights, gradient) = match most {
-            Some(most) if self.exceeds(most) => self.reduced(most),
-            _ => all(),
+        let weights = match most {
+            Some(most) if self.exceeds(most) => &self.reduced(most),
+            _ => &self.weights,
         };
         let links = weights.most.map(|most| LinksData {
             most,
             keys: encode(&weights.keys.iter().flat_map(|k| k.to_le_bytes()).collect::<Vec<_>>()),
             rest: encode(&weights.rest),
         });
-        let gradient = has_gradient.then(|| GradientData::of(&gradient));
+        let has_gradient = gradient && most.is_none() && !self.gradient.is_empty();
+        let gradient = has_gradient.then(|| GradientData::of(&self.gradient));
         HeadData {
             mask,
             weights: encode(&weights.bytes),
@@ -155,10 +149,10 @@ impl HeadMap {
         }
     }
 
-    /// The weights and gradients of fewer links per query.
-    fn reduced(&self, most: usize) -> (Layout, Vec<f32>) {
+    /// The weights of fewer links per query.
+    fn reduced(&self, most: usize) -> Layout {
         let mut out = Layout { most: Some(most), keys: vec![], bytes: vec![], rest: vec![] };
-        let (mut gradient, mut start) = (Vec::new(), 0);
+        let mut start = 0;
         for i in 0..self.rows {
             let visible: Vec<usize> = self.mask.visible(i).collect();
             let n = self.weights.most.map_or(visible.len(), |most| most.min(visible.len()));
@@ -176,12 +170,9 @@ impl HeadMap {
             out.rest.push(byte(rest));
             out.keys.extend(kept.iter().map(|&at| keys[at]));
             out.bytes.extend(kept.iter().map(|&at| bytes[at]));
-            if self.has_gradient() {
-                gradient.extend(kept.iter().map(|&at| self.gradient[start + at]));
-            }
             start += n;
         }
-        (out, gradient)
+        out
     }
 }
 
@@ -238,43 +229,5 @@ impl GradientData {
             (128.0 + 127.0 * part).round() as u8
         };
         GradientData { scale, bytes: encode(&values.iter().map(byte).collect::<Vec<_>>()) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_within_a_255th() {
-        for i in 0..=10_000 {
-            let w = f64::from(i) / 10_000.0;
-            assert!((weight(byte(w)) - w).abs() <= 1.0 / 255.0, "{w}");
-        }
-        assert_eq!((byte(f64::NAN), byte(-1.0), byte(2.0)), (0, 0, 255));
-    }
-
-    /// Beyond 256 keys: the largest links, and the rest; fewer links on demand.
-    #[test]
-    fn long_rows_are_links() {
-        let mask = PairMask::new([2, 300], |i, j| i == 1 || j < 3, "+", 64);
-        let mut head = HeadMap::new(mask, None);
-        let first: Vec<f64> = (0..300).map(|j| if j < 3 { 1.0 / 3.0 } else { 0.0 }).collect();
-        let total: f64 = (0..300).map(f64::from).sum();
-        let second: Vec<f64> = (0..300).map(|j| f64::from(j) / total).collect();
-        head.push(&first, Some(&first));
-        head.push(&second, Some(&second));
-        let Layout { keys, rest, .. } = &head.weights;
-        assert_eq!(keys[..3], [0, 1, 2]);
-        assert_eq!(keys[3..], (284..300).collect::<Vec<u16>>());
-        let largest: f64 = second[284..].iter().sum();
-        assert!((weight(rest[1]) - (1.0 - largest)).abs() <= 1.0 / 255.0 && rest[0] == 0);
-        assert_eq!(head.gradient.len(), keys.len());
-
-        let (fewer, gradient) = head.reduced(2);
-        assert_eq!(fewer.keys[..2], [0, 1]);
-        assert_eq!(fewer.bytes.len(), 4);
-        assert_eq!(gradient.len(), 4);
-        assert!((weight(fewer.rest[0]) - 1.0 / 3.0).abs() < 2.0 / 255.0);
     }
 }

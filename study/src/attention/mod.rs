@@ -112,7 +112,7 @@ pub struct AttentionPage {
 /// What is left out, in this order, until the page is within its limit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Without {
-    /// Of looks before the last snapshot, queries and keys but those of the chosen pair.
+    /// Of looks before the last snapshot, queries and keys outside of the chosen pair.
     earlier_scores: bool,
     /// Of all looks.
     scores: bool,

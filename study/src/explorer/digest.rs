@@ -4,8 +4,9 @@ use super::tap::{Observed, Seen};
 use crate::attention::{AddedPart, AddedTo, HeadMap, PairMask, ScoreNormalizer, ScoreParts};
 use retrograd_nn::attention::Normalizer;
 use retrograd_nn::attention::observe::AttentionRows;
+use retrograd_tensor::cost::Cost;
 use retrograd_tensor::kernels::attention::TILE;
-use retrograd_tensor::{Real, Tensor};
+use retrograd_tensor::{Real, Tensor, par};
 
 /// Elements of scores that are computed at once.
 const BLOCK: usize = 1 << 20;
@@ -55,22 +56,22 @@ pub(super) fn digest<T: Real>(
         let rows = call.rows(start, n);
         let weights = doubles(&rows.weights);
         let gradient = gradient.map(|g| doubles(&g.narrow(0, 0, 1).narrow(2, start, n)));
-        let row = |x: &[f64], h: usize, i: usize| x[(h * n + i) * lk..][..lk].to_vec();
-        for (h, map) in maps.iter_mut().enumerate() {
+        let row = |h: usize, i: usize| (h * n + i) * lk..(h * n + i + 1) * lk;
+        let push = |(h, map): (usize, &mut HeadMap)| {
             for i in 0..n {
-                let w = row(&weights, h, i);
-                map.push(&w, gradient.as_ref().map(|g| row(g, h, i)).as_deref());
+                map.push(&weights[row(h, i)], gradient.as_ref().map(|g| &g[row(h, i)]));
             }
-        }
+        };
+        par::each(maps.iter_mut().enumerate().collect(), n * lk, Cost::SCALAR, push);
         let block = start..start + n;
         if queries.iter().any(|i| block.contains(i)) {
             let logits = doubles(&rows.scores);
             for h in 0..heads {
                 for &i in queries.iter().filter(|i| block.contains(i)) {
-                    let (s, w) = (row(&logits, h, i - start), row(&weights, h, i - start));
-                    scores.constants[h].push(constant(call.normalizer(), &s, &w));
+                    let (s, w) = (&logits[row(h, i - start)], &weights[row(h, i - start)]);
+                    scores.constants[h].push(constant(call.normalizer(), s, w));
                     if let Some(thresholds) = &mut scores.thresholds {
-                        thresholds[h].push(threshold(&s, &w));
+                        thresholds[h].push(threshold(s, w));
                     }
                 }
             }
@@ -82,7 +83,7 @@ pub(super) fn digest<T: Real>(
                 }
                 for h in 0..heads {
                     for &i in queries.iter().filter(|i| block.contains(i)) {
-                        let r = row(&values.2, h, i - start);
+                        let r = &values.2[row(h, i - start)];
                         let at =
                             keys.iter().map(|&j| if r[j].is_finite() { r[j] as f32 } else { 0.0 });
                         scores.added[part].values[h].extend(at);

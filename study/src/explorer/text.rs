@@ -29,8 +29,8 @@ impl ExplorerText {
     /// A second sequence, which an encoder reads, and which the first one attends to.
     ///
     /// A layer's queries and keys belong to the sequence of their number. If both sequences have the
-    /// same number of tokens, the path of the module decides: with `encoder` in it, both are those of
-    /// the source; with `cross`, `multihead_attn` or `encoder_attn`, the keys are.
+    /// same number of tokens, the path of the module decides: with `encoder` in it, both belong to the
+    /// source; with `cross`, `multihead_attn` or `encoder_attn`, the keys are.
     pub fn source<L: Into<String>>(mut self, labels: impl IntoIterator<Item = L>) -> Self {
         self.text.sequences.truncate(1);
         self.text.sequences.push(sequence("source", labels));
@@ -101,30 +101,4 @@ impl ExplorerText {
 
 fn sequence<L: Into<String>>(name: &str, labels: impl IntoIterator<Item = L>) -> Sequence {
     Sequence { name: name.to_string(), labels: labels.into_iter().map(Into::into).collect() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sequences_by_length_then_by_path() {
-        let text = ExplorerText::new("t", ["a", "b"]).source(["x", "y", "z"]);
-        assert_eq!(text.sequences_of("decoder.0.self_attn", 2, 2), [Some(0), Some(0)]);
-        assert_eq!(text.sequences_of("encoder.0.self_attn", 3, 3), [Some(1), Some(1)]);
-        assert_eq!(text.sequences_of("decoder.0.multihead_attn", 2, 3), [Some(0), Some(1)]);
-        assert_eq!(text.sequences_of("with a learned key", 3, 4), [Some(1), Some(1)]);
-        assert_eq!(text.sequences_of("another text", 7, 1), [None, None]);
-        let same = ExplorerText::new("t", ["a", "b"]).source(["x", "y"]);
-        assert_eq!(same.sequences_of("decoder.0.self_attn", 2, 2), [Some(0), Some(0)]);
-        assert_eq!(same.sequences_of("encoder.0.self_attn", 2, 2), [Some(1), Some(1)]);
-        assert_eq!(same.sequences_of("decoder.0.multihead_attn", 2, 2), [Some(0), Some(1)]);
-    }
-
-    #[test]
-    fn identities_are_tokens_or_labels() {
-        let text = ExplorerText::new("t", ["a", "b", "a"]);
-        assert_eq!(text.identities(0), [0, 1, 0]);
-        assert_eq!(text.tokens([5, 6, 7]).identities(0), [5, 6, 7]);
-    }
 }

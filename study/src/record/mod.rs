@@ -30,6 +30,7 @@ mod nonfinite;
 mod recorder;
 mod recording;
 mod recursion;
+mod state;
 mod threads;
 
 pub(crate) use modules::{ModuleNames, Modules, innermost, is_inside};

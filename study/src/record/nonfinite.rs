@@ -136,8 +136,8 @@ impl Display for NonFinite {
 /// Runs `f`, and finds where the first NaN or infinity in it began:
 ///
 /// * the first operation or backward rule whose result has a NaN, although its inputs have none;
-/// * or an infinity, although its inputs have neither (infinities that an operation was asked to write, such
-///   as those of `masked_fill`, do not count, nor do those of a constant);
+/// * or an infinity, although its inputs have neither (infinities that an operation was asked to write, as
+///   `masked_fill` is, do not count, nor do infinities of a constant);
 /// * or the first operation with a parameter or data that had it already ([`NonFinite::input`]).
 ///
 /// Every value is examined, so `f` takes several times as long as otherwise. PyTorch's

@@ -20,7 +20,7 @@ pub struct Recording {
     pub calls: Vec<ModuleCall>,
     /// The names of parameters that operations used, if [modules](Operation::module) reported their forward passes.
     pub parameters: BTreeMap<Id, String>,
-    /// The loss: the single number at which the first backward pass began, that of all shards if it was in one
+    /// The loss: the single number at which the first backward pass began, or the loss of all shards if it was in one
     /// ([`sharded`](retrograd_autograd::sharded)).
     pub loss: Option<f64>,
     /// Bytes of tensors that were in use when the record began.
@@ -68,8 +68,7 @@ pub struct Operation {
     /// The time of its rule and of the additions of the gradients that it delivered, in seconds; 0 if it was
     /// not called.
     pub rule_seconds: f64,
-    /// The kernels that ran in this time, those of [operations](Operation::rule_of) that the rule called
-    /// included.
+    /// The kernels that ran in this time, with the kernels of [operations](Operation::rule_of) that the rule called.
     pub rule_kernels: Vec<KernelCall>,
 }
 
@@ -250,7 +249,7 @@ impl Recording {
     /// use retrograd::study::record::record;
     /// let x = Var::leaf(Tensor::<f32>::ones([256]));
     /// let (_, recording) = record(|| x.exp().sum(..).backward());
-    /// assert!(recording.peak() >= recording.live + 1024); // at least that of the exponentials
+    /// assert!(recording.peak() >= recording.live + 1024); // at least the exponentials
     /// ```
     pub fn peak(&self) -> usize {
         self.highest

@@ -14,7 +14,7 @@ const COUNTED: usize = 10_000_000;
 ///   tokens. One is added so that tokens that do not occur there have a probability (Laplace).
 /// - `bigram`: `p(b | a) = (n(a, b) + d(a) p(b)) / (n(a) + d(a))`, where `n(a, b)` is how often `b` follows `a`,
 ///   `n(a)` how often anything does, and `d(a)` the number of different tokens that follow `a`. Pairs that do
-///   not occur in the training text thus have a probability, by that of the unigram (Witten, Bell 1991).
+///   not occur in the training text thus have a probability, by the unigram (Witten, Bell 1991).
 ///
 /// The losses are the means of `-ln p` over all held-out tokens but the first one, which is no target.
 /// Of a training text of more than ten million tokens, the first ten million are counted.
@@ -106,67 +106,6 @@ impl Pairs {
         match self.table.is_empty() {
             false => self.table[a * self.vocab + b],
             true => self.map.get(&(a, b)).copied().unwrap_or(0),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    /// The formulas, word by word.
-    fn direct(train: &[i64], held_out: &[i64], vocab: usize) -> [f64; 3] {
-        let n = |b: i64| train.iter().filter(|&&t| t == b).count() as f64;
-        let p = |b: i64| (n(b) + 1.0) / (train.len() as f64 + vocab as f64);
-        let pairs: Vec<(i64, i64)> = train.windows(2).map(|w| (w[0], w[1])).collect();
-        let of_pair = |a: i64, b: i64| {
-            let followers: Vec<i64> = pairs.iter().filter(|x| x.0 == a).map(|x| x.1).collect();
-            if followers.is_empty() {
-                return p(b);
-            }
-            let different = followers.iter().collect::<BTreeSet<_>>().len() as f64;
-            let both = followers.iter().filter(|&&f| f == b).count() as f64;
-            (both + different * p(b)) / (followers.len() as f64 + different)
-        };
-        let mean = |f: &dyn Fn(i64, i64) -> f64| {
-            let all = held_out.windows(2).map(|w| -f(w[0], w[1]).ln());
-            all.sum::<f64>() / (held_out.len() - 1) as f64
-        };
-        [(vocab as f64).ln(), mean(&|_, b| p(b)), mean(&|a, b| of_pair(a, b))]
-    }
-
-    #[test]
-    fn baselines_are_the_formulas() {
-        let mut state = 7u64;
-        let mut next = |vocab: i64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            // Small tokens are frequent, and the largest do not occur.
-            let x = (state >> 33) as f64 / 2f64.powi(31);
-            (x * x * (vocab - 2) as f64) as i64
-        };
-        // A table, and a map.
-        for vocab in [5, 40, TABLE + 1] {
-            let train: Vec<i64> = (0..700).map(|_| next(vocab as i64)).collect();
-            let held_out: Vec<i64> =
-                (0..150).map(|_| next(vocab as i64)).chain([vocab as i64 - 1, 0, 1]).collect();
-            let found = Baselines::of(&train, &held_out, vocab);
-            for (found, wanted) in [found.uniform, found.unigram, found.bigram]
-                .into_iter()
-                .zip(direct(&train, &held_out, vocab))
-            {
-                assert!((found - wanted).abs() < 1e-12, "{vocab}: {found}, not {wanted}");
-            }
-        }
-    }
-
-    #[test]
-    fn probabilities_sum_to_one() {
-        let train = [0, 1, 2, 0, 1, 1, 0, 2, 2, 2, 0];
-        for a in 0..4i64 {
-            // The loss of a held-out pair is -ln p(b | a).
-            let p = |b: i64| (-Baselines::of(&train, &[a, b], 4).bigram).exp();
-            assert!(((0..4).map(p).sum::<f64>() - 1.0).abs() < 1e-12, "after {a}");
         }
     }
 }

@@ -95,32 +95,3 @@ fn distance(weights: &[f32]) -> f64 {
     let far = weights.iter().rev().enumerate().map(|(d, &w)| d as f64 * f64::from(w)).sum::<f64>();
     if sum == 0.0 { 0.0 } else { far / sum }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn entropies_are_relative_to_equal_weights() {
-        let equal = |n: usize| -> Vec<f32> {
-            let weight = |i, j| if j <= i { 1.0 / (i + 1) as f32 } else { 0.0 };
-            (0..n * n).map(|k| weight(k / n, k % n)).collect()
-        };
-        assert!((HeadLook::new(&equal(7), 7).entropy - 1.0).abs() < 1e-4);
-        // Weights of a head with a sink sum to less.
-        let half: Vec<f32> = equal(7).iter().map(|w| w / 2.0).collect();
-        assert!((HeadLook::new(&half, 7).entropy - 1.0).abs() < 1e-4);
-        let own: Vec<f32> = (0..49).map(|k| f32::from(u8::from(k / 7 == k % 7))).collect();
-        assert_eq!(HeadLook::new(&own, 7).entropy, 0.0);
-        assert_eq!(HeadLook::new(&own, 7).distance, Some(0.0));
-        // Of i + 1 equal weights the mean distance is i / 2; over i = 1 to 6 that is 1.75, also beside a sink.
-        assert_eq!(HeadLook::new(&equal(7), 7).distance, Some(1.75));
-        assert_eq!(HeadLook::new(&half, 7).distance, Some(1.75));
-        assert_eq!(HeadLook::new(&[f32::NAN; 4], 2).distance, None);
-        // One token, none at all, and rows without weights.
-        assert_eq!(HeadLook::new(&[1.0], 1).entropy, 0.0);
-        assert_eq!(HeadLook::new(&[], 0).weights, "");
-        assert_eq!(HeadLook::new(&[0.0; 9], 3).entropy, 0.0);
-        assert_eq!(HeadLook::new(&[0.0; 9], 3).distance, Some(0.0));
-    }
-}

@@ -86,23 +86,3 @@ impl Observer for Printer {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_nothing_standard_error_or_files() {
-        let parse = |text| Request::parse(text);
-        for text in ["", " ", "0"] {
-            assert_eq!(parse(text), Ok(Request::Nothing));
-        }
-        assert_eq!(parse("1"), Ok(Request::StandardError));
-        for text in ["trace.txt", "/tmp/trace", "./1", "a/b"] {
-            assert_eq!(parse(text), Ok(Request::File(text.into())));
-        }
-        for text in ["yes", "2", "summary", "-1"] {
-            assert!(parse(text).is_err_and(|why| why.contains(text)), "{text}");
-        }
-    }
-}

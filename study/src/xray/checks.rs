@@ -101,8 +101,8 @@ impl XRay {
         })
     }
 
-    /// Adds the central differences to the data of a page, whose first nodes are `leaves`. `loss` is that of
-    /// the recorded run.
+    /// Adds the central differences to the data of a page, whose first nodes are `leaves`. `loss` is the loss
+    /// of the recorded run.
     pub(super) fn check<R>(&self, data: &mut Data, leaves: &[Id], f: &mut impl FnMut() -> R) {
         let cause = match (data.made.loss, loss_of(f)) {
             (None, _) | (_, None) => {

@@ -157,29 +157,3 @@ fn scalars<T: Real>(root: &dyn Any, gradient: &dyn Any) -> Option<(f64, f64)> {
     let (root, gradient) = (root.downcast_ref::<Var<T>>()?, gradient.downcast_ref::<Tensor<T>>()?);
     (root.value().numel() == 1).then(|| (root.item().to_f64(), gradient.item().to_f64()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    #[test]
-    fn a_parameter_has_its_value_again_also_after_a_panic() {
-        let value = Arc::new(Mutex::new(Tensor::from([1.0f32, 2.0])));
-        let (read, written) = (value.clone(), value.clone());
-        let Adjustable(difference) =
-            Adjustable::new(move || locked(&read).clone(), move |x| *locked(&written) = x);
-        let mut seen = Vec::new();
-        let loss = f64::from(locked(&value).sum(..).item());
-        assert_eq!(loss, 3.0);
-        let check = difference(1, &mut || {
-            seen.push(locked(&value).to_vec());
-            Some(locked(&value).to_vec()[1].powi(2).into())
-        });
-        assert!((check.unwrap().difference - 4.0).abs() < 1e-2);
-        assert!(seen.len() >= 4 && seen.iter().all(|x| x[0] == 1.0 && x[1] != 2.0));
-        let run = catch_unwind(AssertUnwindSafe(|| difference(0, &mut || panic!("in the middle"))));
-        assert!(run.is_err());
-        assert_eq!(locked(&value).to_vec(), [1.0, 2.0]);
-    }
-}

@@ -317,34 +317,3 @@ fn fitted(mut data: Data) -> Data {
     }
     data
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use retrograd_tensor::Tensor;
-
-    #[test]
-    fn times_are_the_least_of_several_runs() {
-        let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
-        let mut runs = 0;
-        let step = XRay::new("").leaf("x", &x).record(|| {
-            runs += 1;
-            x.exp().sum(..).backward()
-        });
-        // To fill caches, with times, and with values.
-        assert!(runs == 2 + step.data.made.runs && runs > 3, "{runs} runs");
-        // One of three runs was interrupted, and one did something else.
-        let xray = XRay::new("").leaf("x", &x);
-        let run = |seconds: f64| {
-            let mut clock = xray.recorder().record(|| x.exp().sum(..).backward()).1;
-            let kernels = clock.operations.iter_mut().flat_map(|op| &mut op.kernels);
-            kernels.for_each(|call| call.seconds = seconds);
-            clock
-        };
-        let other = xray.recorder().record(|| x.ln().sum(..).backward()).1;
-        let clocks = [run(3.0), run(100.0), run(1.0), other];
-        let (data, _) = xray.data(&clocks, &clocks[0], Collected::default());
-        let exp = (data.nodes[1].seconds, data.nodes[1].medians.map(|medians| medians[0]));
-        assert_eq!((exp, data.made.runs), ((Some(1.0), Some(3.0)), 3));
-    }
-}

@@ -112,39 +112,3 @@ impl Names {
             .collect()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::{ModulePath, record};
-    use retrograd_autograd::Var;
-    use retrograd_tensor::Tensor;
-
-    fn module(path: &str) -> Option<ModulePath> {
-        Some(ModulePath { path: path.into(), type_name: format!("T{path}") })
-    }
-
-    #[test]
-    fn a_module_outside_of_the_others_has_no_parent() {
-        let mut names = Names::default();
-        ["a", "b", "a.c"].into_iter().for_each(|path| names.add_module(path, "T"));
-        assert!(names.modules.iter().map(|m| m.parent).eq([-1, -1, 0]));
-    }
-
-    #[test]
-    fn recorded_modules_are_in_the_order_of_their_numbers() {
-        let x = Var::leaf(Tensor::scalar(1.0f32));
-        let (_, mut recording) = record(|| x.exp().exp().exp());
-        let mut names = Names::default();
-        names.add_recorded(&recording);
-        assert!(names.modules.is_empty());
-        for (op, path) in recording.operations.iter_mut().zip(["h.10", "h.2.a", "h.2"]) {
-            op.module = module(path);
-        }
-        names.add_recorded(&recording);
-        let paths: Vec<_> = names.modules.iter().map(|m| (&m.path[..], m.parent)).collect();
-        assert_eq!(paths, [("", -1), ("h.2", 0), ("h.2.a", 1), ("h.10", 0)]);
-        let operations: Vec<&Operation> = recording.operations.iter().collect();
-        assert_eq!(names.attribute(&operations), [3, 2, 1]);
-    }
-}

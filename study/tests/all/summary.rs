@@ -407,3 +407,26 @@ fn frozen_parameters_and_no_grad() {
     assert!(panic.is_err());
     assert!(!model.forward(&ones(&[10, 4]), &mut Pass::eval()).is_tracked());
 }
+
+#[test]
+fn numbers_are_short() {
+    let mut summary = of(&Linear::<f32>::new(5, 3, &mut Rng::new(1)), &[2, 5]);
+    let cases = [(0, "0 B"), (999, "999 B"), (1000, "1.00 kB"), (999_949, "1.00 MB")];
+    for (n, text) in cases.into_iter().chain([(12_345, "12.3 kB"), (123_456_789, "123 MB")]) {
+        summary.output_bytes = n;
+        assert!(summary.to_string().ends_with(&format!("modules: {text}")), "{summary}");
+    }
+    summary.rows[0].flops = 9_995;
+    assert!(summary.to_string().contains("; 10.0 k FLOPs;"), "{summary}");
+}
+
+#[test]
+fn long_types_are_cut() {
+    let mut summary = of(&Linear::<f32>::new(5, 3, &mut Rng::new(1)), &[2, 5]);
+    for (type_name, shown) in
+        [("t".repeat(26), "t".repeat(26)), ("t".repeat(27), "t".repeat(24) + "..")]
+    {
+        summary.rows[0].type_name = type_name;
+        assert!(summary.to_string().contains(&format!("  {shown}  ")), "{summary}");
+    }
+}

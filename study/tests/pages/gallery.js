@@ -80,6 +80,17 @@ parts.start(data => {
     place.remove();
     return 5;
   });
+  test("what is asked for several times is done once before the next frame", async ({ assert, frames }) => {
+    let done = 0;
+    const ask = parts.onFrame(() => { done++; });
+    ask(); ask();
+    assert(done === 0, "it is done at once");
+    await frames(2);
+    assert(done === 1, `it is done ${done} times`);
+    ask();
+    await frames(2);
+    assert(done === 2, "it is not done again");
+  });
   test("every part was used", ({ assert }) => {
     const rest = Object.keys(kit).filter(name => !used.has(name) && name !== "fail");
     assert(rest.length === 0, `not in the gallery: ${rest.join(", ")}`);

@@ -1,23 +1,22 @@
 //! The kit of the pages: each part once, and proofs that the self-test finds what it searches for.
 
 use retrograd_study::Page;
-use retrograd_support::browser::{Browser, File, VIEWS, check_page, low_contrasts, written};
+use retrograd_support::browser::{Browser, File, VIEWS, check_html, low_contrasts, written};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-const STYLE: &str = include_str!("../assets/kit.css");
-const XRAY_STYLE: &str = include_str!("../assets/xray/style.css");
+const STYLE: &str = include_str!("../../assets/kit.css");
+const XRAY_STYLE: &str = include_str!("../../assets/xray/style.css");
 
 fn gallery() -> Page {
     let numbers: Vec<f64> = (0..20).map(|i| 4.0 / (1.0 + f64::from(i))).collect();
     let data = json!({ "numbers": numbers, "name": "</script><b>&amp;" });
-    Page::new("The kit", &data).script(include_str!("kit/gallery.js"))
+    Page::new("The kit", &data).script(include_str!("gallery.js"))
 }
 
 #[test]
 fn each_part_passes_the_self_test() {
-    let File(_folder, path) = &written("gallery", &gallery().html());
-    check_page(path);
+    check_html("gallery", &gallery().html());
 }
 
 /// The result of the self-test of a page that contains what `body` returns.
@@ -25,9 +24,7 @@ fn self_test(browser: &mut Browser, style: &'static str, body: &'static str) -> 
     let File(_folder, path) =
         &written("broken", &Page::new("Broken", body).style(style).script(body).html());
     browser.view(VIEWS[4]);
-    browser.open(path, "selftest");
-    browser.until("the self-test", "document.querySelector('output#selftest') !== null");
-    browser.text("output#selftest")
+    browser.self_test(path)
 }
 
 #[test]
@@ -126,9 +123,7 @@ fn broken_layouts_are_found() {
 #[test]
 fn replaced_charts_are_freed() {
     let Some(mut browser) = Browser::start() else { return };
-    let File(_folder, path) = &written("gallery", &gallery().html());
-    browser.view(VIEWS[0]);
-    browser.open(path, "");
+    browser.show(&gallery().html(), "");
     browser.evaluate(
         "(async () => { globalThis.refs = []; \
          const place = document.body.appendChild(kit.h('div')); \
@@ -150,8 +145,7 @@ fn replaced_charts_are_freed() {
 #[test]
 fn numbers_are_legible() {
     let Some(mut browser) = Browser::start() else { return };
-    let File(_folder, path) = &written("gallery", &gallery().html());
-    browser.open(path, "");
+    browser.show(&gallery().html(), "");
     let cases = [
         ("kit.number(1/3)", json!("0.3333")),
         ("kit.number(-0.000123456)", json!("−1.23e−4")),

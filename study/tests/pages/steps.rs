@@ -2,7 +2,7 @@
 
 use retrograd_autograd::{InputGrads, Op, Var, no_grad};
 use retrograd_study::{RecordedStep, XRay};
-use retrograd_support::browser::{Browser, File, VIEWS, check_page, low_contrasts, written};
+use retrograd_support::browser::{Browser, File, VIEWS, check_html, low_contrasts, written};
 use retrograd_support::document::around_data;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::machine::{Memory, Peak, Rate, Roofline};
@@ -75,8 +75,7 @@ fn model() -> RecordedStep {
 #[test]
 fn pages_of_steps_pass_their_tests() {
     for (name, step) in [("diamond", diamond()), ("network", network()), ("model", model())] {
-        let File(_folder, path) = &written(name, &step.page().html());
-        check_page(path);
+        check_html(name, &step.page().html());
     }
 }
 
@@ -101,9 +100,7 @@ fn event(browser: &mut Browser) -> u64 {
 #[test]
 fn keys_and_drags_move_through_the_step() {
     let Some(mut browser) = Browser::start() else { return };
-    let File(_folder, path) = &written("keys", &network().page().html());
-    browser.view(VIEWS[0]);
-    browser.open(path, "event=0");
+    browser.show(&network().page().html(), "event=0");
     assert_eq!(event(&mut browser), 0);
     browser.press("ArrowRight");
     browser.press("ArrowRight");
@@ -150,9 +147,7 @@ fn keys_and_drags_move_through_the_step() {
 #[test]
 fn everything_is_reached_by_keys() {
     let Some(mut browser) = Browser::start() else { return };
-    let File(_folder, path) = &written("keys", &network().page().html());
-    browser.view(VIEWS[0]);
-    browser.open(path, "event=0");
+    browser.show(&network().page().html(), "event=0");
     let all = "[...document.querySelectorAll('a[href], button:not([disabled]), input, select, [tabindex=\"0\"]')]\
                .filter(e => e.checkVisibility())";
     let n = browser.evaluate(&format!("{all}.length")).as_u64().unwrap();
@@ -219,8 +214,7 @@ fn the_inspector_puts_numbers_into_formulas() {
     // The numbers of a formula, and a gradient that the caller gave.
     let a = Var::leaf(Tensor::scalar(2.384f64));
     let step = XRay::new("").leaf("a", &a).record(|| (&a * 0.5).backward());
-    let File(_folder, scaled) = &written("scaled", &step.page().html());
-    browser.open(scaled, "event=999&node=1");
+    browser.show(&step.page().html(), "event=999&node=1");
     let text = browser.text("#inspector");
     for line in
         ["c0.5", "y = 2.384 · 0.5 = 1.192", "g = 1 (given)", "dx = g · c = 1 · 0.5 = 0.5, to a"]
@@ -232,8 +226,7 @@ fn the_inspector_puts_numbers_into_formulas() {
     let x = Var::constant(Tensor::from([[2.0f64, 5.0], [-4.0, 1.0]]));
     let step =
         XRay::new("").leaf("w", &w).record(|| x.linear(&w, None).square().sum(..).backward());
-    let File(_folder, product) = &written("product", &step.page().html());
-    browser.open(product, "event=999&node=0");
+    browser.show(&step.page().html(), "event=999&node=0");
     let text = browser.text("#inspector");
     assert!(text.contains("from linear #0: 2 · 2 + (−26) · (−4) = 108"), "{text}");
     // Another element, whose numbers are negative.
@@ -262,9 +255,8 @@ fn a_wrong_rule_is_named() {
         });
         y.sum(..).backward()
     });
-    let File(_folder, path) = &written("wrong", &step.page().html());
-    check_page(path);
-    browser.open(path, "");
+    check_html("wrong", &step.page().html());
+    browser.show(&step.page().html(), "");
     let text = browser.text("#checks");
     assert!(
         text.contains("1 of 1 elements of gradients do not agree")
@@ -280,9 +272,8 @@ fn a_wrong_rule_is_named() {
         run += 1.0;
         (&Var::leaf(Tensor::scalar(1.0f64)) * run).backward()
     });
-    let File(_folder, path) = &written("differs", &step.page().html());
-    check_page(path);
-    browser.open(path, "");
+    check_html("differs", &step.page().html());
+    browser.show(&step.page().html(), "");
     assert!(browser.text("#runs").contains("code differ (the loss was 2.0, then"));
 }
 
@@ -304,15 +295,13 @@ fn broken_steps_are_diagnosed() {
             let branch = h.linear(&v, None).exp().detach();
             (&(&h * &scale.ln()) + &branch).sum(..).backward()
         });
-    let File(_folder, path) = &written("broken", &step.page().html());
-    check_page(path);
-    browser.view(VIEWS[0]);
-    browser.open(path, "");
+    check_html("broken", &step.page().html());
+    browser.show(&step.page().html(), "");
     let origin = browser.text("#origin");
     for wanted in [
         "1 NaN and 0 infinite of 1",
         "Forward: ln #4 computes scalar",
-        "study/tests/pages.rs:",
+        "study/tests/pages/steps.rs:",
         "x, scale: from −0.5 to −0.5",
     ] {
         assert!(origin.contains(wanted), "{wanted}: {origin}");
@@ -431,7 +420,6 @@ fn another_recording_is_compared() {
 #[test]
 fn damaged_pages_say_so() {
     let Some(mut browser) = Browser::start() else { return };
-    browser.view(VIEWS[0]);
     let html = diamond().page().html();
     let newer = html.replacen("{\"xray\":1,", "{\"xray\":99,", 1);
     let (before, data, after) = around_data(&html);
@@ -448,8 +436,7 @@ fn damaged_pages_say_so() {
         ),
     ];
     for (html, wanted) in cases {
-        let File(_folder, path) = &written("damaged", &html);
-        browser.open(path, "");
+        browser.show(&html, "");
         let text = browser.text("body");
         assert!(text.contains(wanted) && text.contains("cannot be shown"), "{wanted}: {text}");
     }
@@ -459,7 +446,6 @@ fn damaged_pages_say_so() {
 #[test]
 fn no_damage_leaves_a_blank_page() {
     let Some(mut browser) = Browser::start() else { return };
-    browser.view(VIEWS[0]);
     let html = diamond().page().html();
     let (before, data, after) = around_data(&html);
     let whole: Value = serde_json::from_str(data).unwrap();
@@ -507,8 +493,7 @@ fn no_damage_leaves_a_blank_page() {
     for (what, data) in cases {
         let data = data.to_string().replace('<', "\\u003c");
         let html = format!("{before}{data}{after}");
-        let File(_folder, path) = &written("damaged", &html);
-        browser.open(path, "event=6&node=1");
+        browser.show(&html, "event=6&node=1");
         let text = browser.evaluate("document.body.innerText");
         let text = text.as_str().unwrap();
         said += usize::from(text.contains("cannot be shown"));
@@ -534,11 +519,10 @@ fn names_do_no_harm() {
         });
         y.exp().backward()
     });
-    let File(_folder, path) = &written("names", &step.page().html());
-    check_page(path);
+    check_html("names", &step.page().html());
     let Some(mut browser) = Browser::start() else { return };
-    browser.open(path, "selftest");
-    browser.until("the self-test", "document.querySelector('output#selftest') !== null");
+    let path = &browser.show(&step.page().html(), "");
+    browser.self_test(path);
     assert_eq!(browser.text("h1"), NAME);
     assert_eq!(browser.evaluate("document.querySelectorAll('b').length"), 0);
     browser.open(path, "node=1&event=0");

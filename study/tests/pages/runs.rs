@@ -1,9 +1,9 @@
 //! Pages of training runs: what is in them, and that they pass their tests in a browser.
 
 use retrograd_study::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, compare_runs};
-use retrograd_support::browser::{Browser, File, VIEWS, check_page, written};
+use retrograd_support::browser::{Browser, check_html};
 use retrograd_support::document::{around_data, data};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 
 /// The least that a page has to be smaller than.
@@ -143,7 +143,7 @@ fn a_killed_writer_leaves_a_whole_page() {
     for round in 0..12 {
         let _ = fs::remove_file(&path);
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_killed_writer_leaves_a_whole_page"])
+            .args(["--exact", "runs::a_killed_writer_leaves_a_whole_page"])
             .env(PATH, &path)
             .stdout(Stdio::null())
             .spawn()
@@ -181,12 +181,9 @@ fn short_runs_have_every_step() {
     for (used, seconds) in used.iter().zip(seconds) {
         assert!((used - 3e9 / seconds / 1e11).abs() < 1e-4, "{used} in {seconds} s");
     }
-    assert_eq!(data["recipe"]["rows"][0], serde_json::json!(["lr", "0.02", "0.01"]));
+    assert_eq!(data["recipe"]["rows"][0], json!(["lr", "0.02", "0.01"]));
     assert_eq!(data["levels"]["unigram"], 3.3);
-    assert_eq!(
-        data["events"][1],
-        serde_json::json!([60, "best", "Lowest held-out loss so far: 1.5509."])
-    );
+    assert_eq!(data["events"][1], json!([60, "best", "Lowest held-out loss so far: 1.5509."]));
     let clipped = numbers(&data["clipped"]);
     assert_eq!(clipped.iter().sum::<f64>(), 30.0); // 0.5 + x > 1
 }
@@ -248,19 +245,20 @@ fn pages_of_runs_pass_their_tests() {
         ),
     ];
     for (name, page) in pages {
-        let File(_folder, path) = &written(name, &page.html());
-        check_page(path);
+        check_html(name, &page.html());
     }
 }
 
 #[test]
 fn a_page_loads_itself_again_and_keeps_its_state() {
     let Some(mut browser) = Browser::start() else { return };
-    browser.view(VIEWS[0]);
+    // Its timers do something when they are told to, and not before.
+    let timers = "{ globalThis.timers = []; globalThis.setInterval = (f, time) => timers.push([f, time]); \
+                  globalThis.later = 0; const now = Date.now; Date.now = () => now() + later; }";
+    browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": timers }));
     let mut page = run("running", 60, 10, vec![2, 2]);
     page.status(RunStatus::Running { every: 1.0 });
-    let File(_folder, path) = &written("running", &page.page().html());
-    browser.open(path, "x=tokens&look=20&help=loss&theme=dark");
+    let path = &browser.show(&page.page().html(), "x=tokens&look=20&help=loss&theme=dark");
     browser.evaluate("window.isOld = true");
     let look = "document.querySelector('#looks input[type=range]').value";
     assert_eq!(browser.evaluate(look), "2");
@@ -272,6 +270,7 @@ fn a_page_loads_itself_again_and_keeps_its_state() {
     let mut later = run("running", 90, 10, vec![2, 2]);
     later.status(RunStatus::Running { every: 1.0 });
     later.write(path).unwrap();
+    browser.evaluate("later = 2000; timers.filter(t => t[1] === 3000).forEach(t => t[0]())");
     browser.until(
         "a reload",
         "window.isOld === undefined && document.readyState === 'complete' && \
@@ -288,19 +287,16 @@ fn a_page_loads_itself_again_and_keeps_its_state() {
     // At the end it stays.
     later.status(RunStatus::Finished);
     later.write(path).unwrap();
+    browser.evaluate("later = 2000; timers.filter(t => t[1] === 3000).forEach(t => t[0]())");
     browser.until("the end", "document.querySelector('.status')?.dataset.state === 'finished'");
-    browser.evaluate("window.isOld = true");
-    std::thread::sleep(std::time::Duration::from_secs(4));
-    assert_eq!(browser.evaluate("window.isOld"), true);
+    assert_eq!(browser.evaluate("timers.length"), 0);
     assert!(browser.console.is_empty(), "{:?}", browser.console);
 }
 
 #[test]
 fn a_drag_enlarges_a_range_and_escape_shows_all() {
     let Some(mut browser) = Browser::start() else { return };
-    browser.view(VIEWS[0]);
-    let File(_folder, path) = &written("zoom", &run("zoom", 100, 10, vec![2]).page().html());
-    browser.open(path, "");
+    let path = &browser.show(&run("zoom", 100, 10, vec![2]).page().html(), "");
     browser.until("a chart", "document.querySelector('#loss svg') !== null");
     let ticks = |browser: &mut Browser| {
         browser.evaluate(
@@ -330,7 +326,6 @@ fn a_drag_enlarges_a_range_and_escape_shows_all() {
 #[test]
 fn a_killed_run_says_so() {
     let Some(mut browser) = Browser::start() else { return };
-    browser.view(VIEWS[0]);
     let mut page = run("killed", 60, 10, vec![2]);
     page.status(RunStatus::Running { every: 30.0 });
     let html = page.page().html();
@@ -339,8 +334,7 @@ fn a_killed_run_says_so() {
     let hour_ago = written_at.parse::<f64>().unwrap() - 3_600_000.0;
     let separator = &rest[written_at.len()..=written_at.len()];
     let html = format!("{before}\"written\":{hour_ago}{separator}{after}");
-    let File(_folder, path) = &written("killed", &html);
-    browser.open(path, "");
+    browser.show(&html, "");
     let status = browser.text(".status");
     for text in ["This run ended without a last word, at or after step 60", "1 h 00 min ago"] {
         assert!(status.contains(text), "{text:?} is not in {status:?}");
@@ -351,7 +345,6 @@ fn a_killed_run_says_so() {
 #[test]
 fn damaged_pages_of_runs_say_so() {
     let Some(mut browser) = Browser::start() else { return };
-    browser.view(VIEWS[0]);
     let html = run("damaged", 20, 10, vec![2]).page().html();
     let (before, data, after) = around_data(&html);
     let with_data = |data: &str| format!("{before}{data}{after}");
@@ -367,8 +360,7 @@ fn damaged_pages_of_runs_say_so() {
         ),
     ];
     for (html, wanted) in cases {
-        let File(_folder, path) = &written("damaged", &html);
-        browser.open(path, "");
+        browser.show(&html, "");
         let text = browser.text("body");
         assert!(text.contains(wanted) && text.contains("cannot be shown"), "{wanted}: {text}");
     }

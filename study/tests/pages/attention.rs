@@ -1,7 +1,7 @@
 //! The attention explorer in a browser: its self-test, labels that look like code, damaged data, keys.
 
 use retrograd_study::attention::*;
-use retrograd_support::browser::{Browser, File, VIEWS, check_page, written};
+use retrograd_support::browser::{Browser, check_html};
 use retrograd_support::document::around_data;
 
 fn sequence(name: &str, labels: &[&str]) -> Sequence {
@@ -160,8 +160,7 @@ const LABELS: [&str; 6] = ["the", " chef", " prepared", " a", " delicious", " me
 
 #[test]
 fn the_explorer_passes_its_test() {
-    let File(_folder, path) = &written("attention", &full("Heads", &LABELS).html());
-    check_page(path);
+    check_html("attention", &full("Heads", &LABELS).html());
 }
 
 #[test]
@@ -177,9 +176,7 @@ fn labels_do_no_harm() {
         "a̐é",
         "<!--",
     ];
-    let File(_folder, path) =
-        &written("labels", &full("</script><b onclick=alert(1)>", &labels).html());
-    check_page(path);
+    check_html("labels", &full("</script><b onclick=alert(1)>", &labels).html());
 }
 
 /// Links instead of all weights, and what was left out.
@@ -195,16 +192,13 @@ fn long_texts_pass_the_test() {
     let html = page.html();
     assert!(html.len() <= 700_000, "{}", html.len());
     assert!(html.contains("\"left_out\":[\"queries and keys, but those of the first pair\""));
-    let File(_folder, path) = &written("long", &html);
-    check_page(path);
+    check_html("long", &html);
 }
 
 #[test]
 fn keys_and_clicks_choose_pairs() {
     let Some(mut browser) = Browser::start() else { return };
-    let File(_folder, path) = &written("keys", &full("Heads", &LABELS).html());
-    browser.view(VIEWS[0]);
-    browser.open(path, "layer=1&head=1&query=3&key=1");
+    let path = &browser.show(&full("Heads", &LABELS).html(), "layer=1&head=1&query=3&key=1");
     assert!(browser.text("#score").contains("Query “␣a” (3), key “␣chef” (1)"));
     browser.evaluate("document.querySelector('#matrix canvas').focus()");
     browser.press("ArrowDown");
@@ -238,7 +232,6 @@ fn keys_and_clicks_choose_pairs() {
 #[test]
 fn damaged_pages_say_so() {
     let Some(mut browser) = Browser::start() else { return };
-    browser.view(VIEWS[0]);
     let html = full("Heads", &LABELS).html();
     let (before, data, after) = around_data(&html);
     let with_data = |data: &str| format!("{before}{data}{after}");
@@ -255,8 +248,7 @@ fn damaged_pages_say_so() {
         (without_layers().html(), "This layer has no attention weights"),
     ];
     for (html, wanted) in cases {
-        let File(_folder, path) = &written("damaged", &html);
-        browser.open(path, "");
+        browser.show(&html, "");
         let has = format!("document.body.textContent.includes({wanted:?})");
         browser.until(wanted, &has);
     }
