@@ -88,20 +88,16 @@ impl Folder {
     }
 }
 
+/// The configuration with the sizes of the fixtures.
+fn sized(config: GptConfig) -> GptConfig {
+    GptConfig { vocab: 65, context: 16, layers: 2, heads: 4, width: 32, ..config }
+}
+
 #[test]
 fn gpt2_gives_the_logits_of_transformers() {
     let file = logits_file("gpt2");
     let model = Gpt::<f32>::from_pretrained(fixture("gpt2")).unwrap();
-    let config = GptConfig {
-        vocab: 65,
-        context: 16,
-        layers: 2,
-        heads: 4,
-        width: 32,
-        dropout: 0.1,
-        mlp: MlpKind::GeluTanh,
-        ..GptConfig::default()
-    };
+    let config = sized(GptConfig { dropout: 0.1, mlp: MlpKind::GeluTanh, ..GptConfig::default() });
     assert_eq!(*model.config(), config);
     near(&model, &file, "logits.f32", 1e-5);
     // A file of f32 into a model of f64.
@@ -119,18 +115,13 @@ fn gpt2_gives_the_logits_of_transformers() {
 fn llama_gives_the_logits_of_transformers() {
     let file = logits_file("llama");
     let model = Gpt::<f32>::from_pretrained(fixture("llama")).unwrap();
-    let config = GptConfig {
-        vocab: 65,
-        context: 16,
-        layers: 2,
-        heads: 4,
-        width: 32,
+    let config = sized(GptConfig {
         key_heads: Some(2),
         norm_eps: 1e-6,
         hidden: Some(48),
         positions: Positions::Rope(RopeConfig { base: 500.0, ..RopeConfig::default() }),
         ..GptConfig::llama()
-    };
+    });
     assert_eq!(*model.config(), config);
     near(&model, &file, "logits.default.f32", 1e-5);
     let wide = Gpt::<f64>::from_pretrained(fixture("llama")).unwrap();
@@ -508,14 +499,6 @@ fn saved_models_are_loaded_unchanged_and_hold_the_tensors_of_transformers() {
 
 /// Small models of every option that transformers have.
 fn exportable() -> Vec<(&'static str, GptConfig)> {
-    let sized = |config: GptConfig| GptConfig {
-        vocab: 65,
-        context: 16,
-        layers: 2,
-        heads: 4,
-        width: 32,
-        ..config
-    };
     let (sizes, llama) = (sized(GptConfig::default()), sized(GptConfig::llama()));
     let yarn = Yarn { beta_fast: 8.0, ..Yarn::new(4.0, 8) };
     let llama3 = Llama3Scaling { factor: 8.0, context: 16, low: 0.1, high: 1.0 };
