@@ -62,7 +62,7 @@ pub mod prelude {
     pub use retrograd_nn::{
         Activation, Block, CausalSelfAttention, Dropout, Embedding, Gpt, GptConfig, Layer,
         LayerNorm, Linear, Mlp, Module, Param, Pass, RmsNorm, Sampler, Sequential, StateDict,
-        Visitor,
+        Visitor, attention_layer,
     };
     pub use retrograd_study::{Summarize, XRay};
     pub use retrograd_tensor::prelude::*;

@@ -9,12 +9,16 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 /// `g · f'` of a pointwise operation in ordinary operations on variables, so that it can be
 /// differentiated itself.
-pub(crate) fn vjp<T: Real, P: Pointwise<T>>(op: P, saved: &Var<T>, g: &Var<T>) -> Var<T> {
+pub(crate) fn vjp_on_variables<T: Real, P: Pointwise<T>>(
+    op: P,
+    saved: &Var<T>,
+    g: &Var<T>,
+) -> Var<T> {
     let values = Values::default();
     let a = OnVars(&values);
     let number = |x: &Var<T>| Expr::new(a, a.value(x.clone()));
     let y = op.vjp(number(saved), number(g)).value();
-    // A formula without `saved` and `g`, such as that of a step function, is a number.
+    // A formula without `saved` and `g`, such as the derivative of a step function, is a number.
     a.var(y).broadcast_to(*g.shape())
 }
 

@@ -150,7 +150,10 @@ impl<T: Real> Var<T> {
 
 /// Gradients of `outputs` (each with its cotangent) with respect to `inputs`, as variables
 /// that can be differentiated again (inside [`no_grad`], constants). `None` where an output does
-/// not depend on an input. What the operations saved is kept.
+/// not depend on an input.
+///
+/// The pass is always recorded, and the graph is kept, as with `create_graph=True` in PyTorch. A first
+/// derivative alone takes less memory by [`Var::backward`] or [`Backprop`].
 ///
 /// ```
 /// use retrograd::prelude::*;
@@ -174,15 +177,15 @@ pub fn grad<T: Real>(
     let wanted: Vec<Id> = inputs.iter().filter_map(|x| x.id()).collect();
     let roots = outputs.iter().map(|(y, g)| (*y, g.map(|g| g.value().clone()))).collect();
     let mut seeds = or_panic(seeds(roots));
-    let recording = grad_enabled();
+    let recorded = grad_enabled();
     for ((_, seed), (_, given)) in seeds.iter_mut().zip(outputs) {
-        if let Some(given) = given.filter(|_| recording) {
+        if let Some(given) = given.filter(|_| recorded) {
             *seed = given.clone();
         }
     }
     // Variables with lower ids do not depend on any of the inputs.
     let oldest = wanted.iter().min().copied();
-    let found = or_panic(Engine::new(true, recording, wanted.clone(), oldest).run(seeds));
+    let found = or_panic(Engine::new(true, recorded, wanted.clone(), oldest).run(seeds));
     wanted.iter().map(|id| found.get(id).cloned().flatten()).collect()
 }
 

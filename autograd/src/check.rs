@@ -102,7 +102,7 @@ fn second_order<F: Fn(&[Var<f64>]) -> Var<f64> + ?Sized>(
     let y = f(&fresh(inputs));
     let v = noise(check.seed, 0, y.value().numel());
     let v = Var::leaf(Tensor::from_vec(v, y.shape()));
-    let vjp = |x: &[Var<f64>]| {
+    let gradients = |x: &[Var<f64>]| {
         let (x, v) = (&x[..inputs.len()], &x[inputs.len()]);
         let x: Vec<Var<f64>> = x.iter().zip(&tracked).map(|(x, &t)| tracked_as(x, t)).collect();
         let y = f(&x);
@@ -122,7 +122,7 @@ fn second_order<F: Fn(&[Var<f64>]) -> Var<f64> + ?Sized>(
     if y.is_tracked() {
         let fast = guarded(|| y.backward_with(v.value()))?;
         let with_v: Vec<Var<f64>> = leaves.iter().chain([&v]).cloned().collect();
-        let recorded = guarded(|| vjp(&with_v))?;
+        let recorded = guarded(|| gradients(&with_v))?;
         let wanted = leaves.iter().enumerate().filter(|(_, x)| x.is_tracked());
         for ((input, x), recorded) in wanted.zip(recorded) {
             let recorded = recorded.value().to_vec();
@@ -140,7 +140,7 @@ fn second_order<F: Fn(&[Var<f64>]) -> Var<f64> + ?Sized>(
     }
 
     let flat = |x: &[Var<f64>]| {
-        let parts: Vec<Var<f64>> = vjp(x).iter().map(|g| g.flatten()).collect();
+        let parts: Vec<Var<f64>> = gradients(x).iter().map(|g| g.flatten()).collect();
         Var::cat(&parts.iter().collect::<Vec<_>>(), 0)
     };
     let inputs: Vec<Var<f64>> = inputs.iter().chain([&v]).cloned().collect();

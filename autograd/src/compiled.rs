@@ -1,8 +1,8 @@
 //! The operations of this crate, compiled for `f32`, so that programs link them; see
 //! [`retrograd_tensor::compiled`]. Nothing here is ever called.
 //!
-//! Rules are small beside kernels. Those for `f64`, and for indices of `u32`, are left to the few
-//! programs that use them.
+//! Rules are small beside kernels. Rules for `f64`, and for indices of `u32`, are left to the few
+//! programs that use them. Tests compute in `f64`, so builds with debug assertions contain it.
 
 use crate::backprop::{Backprop, grad};
 use crate::draw::to_dot;
@@ -21,6 +21,8 @@ use std::hint::black_box;
 #[inline(never)]
 pub fn operations() {
     operations_on::<f32>();
+    #[cfg(debug_assertions)]
+    operations_on::<f64>();
 }
 
 fn operations_on<T: Real>() {

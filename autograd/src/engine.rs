@@ -22,7 +22,8 @@ pub(crate) type Found<T> = BTreeMap<Id, Option<Var<T>>>;
 /// The state of a backward pass.
 pub(crate) struct Engine<T: Real> {
     retain: bool,
-    recording: bool,
+    /// Whether this is a recorded pass, whose operations extend the graph.
+    recorded: bool,
     /// Variables whose gradients are kept, besides leaves.
     keep: Vec<Id>,
     /// No gradient is propagated to variables with lower ids. `None` is the least id.
@@ -39,8 +40,8 @@ struct Pending<T: Real> {
 }
 
 impl<T: Real> Engine<T> {
-    pub(crate) fn new(retain: bool, recording: bool, keep: Vec<Id>, oldest: Option<Id>) -> Self {
-        Engine { retain, recording, keep, oldest, pending: BTreeMap::new(), found: BTreeMap::new() }
+    pub(crate) fn new(retain: bool, recorded: bool, keep: Vec<Id>, oldest: Option<Id>) -> Self {
+        Engine { retain, recorded, keep, oldest, pending: BTreeMap::new(), found: BTreeMap::new() }
     }
 
     /// The gradients of leaves and kept variables.
@@ -106,13 +107,13 @@ impl<T: Real> Engine<T> {
         rule: &dyn Rule<T>,
         mut grads: Outputs<Option<Var<T>>>,
     ) -> Result<InputGrads<T>, String> {
-        if let Some(definition) = rule.definition().filter(|_| self.recording) {
+        if let Some(definition) = rule.definition().filter(|_| self.recorded) {
             return through_definition(node, definition, grads);
         }
         for (g, shape) in grads.iter_mut().zip(node.outputs()) {
             g.get_or_insert_with(|| Var::constant(Tensor::zeros(shape)));
         }
-        let inputs = self.recording.then_some(node.inputs());
+        let inputs = self.recorded.then_some(node.inputs());
         Ok(rule.backward(&Cx { node, inputs, in_definition: false }, &grads))
     }
 
@@ -134,7 +135,7 @@ impl<T: Real> Engine<T> {
             }
         };
         let Some(sum) = sum else { return Some((sum.insert(g), false)) };
-        if self.recording {
+        if self.recorded {
             *sum = sum.add(&g);
         } else {
             // In place, unless another variable shares the storage (copy-on-write).

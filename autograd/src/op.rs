@@ -36,7 +36,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
-    /// The name, in graphs, records and errors.
+    /// The name, in graphs, recordings and errors.
     pub name: &'static str,
     /// The names of the inputs, which the formulas use. A name that ends with `?` is an optional
     /// input, and a name that ends with `..` stands for any number of inputs.

@@ -8,8 +8,8 @@ use crate::op::{Call, Op};
 use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Shape, Tensor};
 use smallvec::smallvec;
-use std::array;
 use std::sync::Arc;
+use std::{array, slice};
 
 /// # Operations of your own
 impl<T: Real> Var<T> {
@@ -47,7 +47,7 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
     {
         let call = call.into();
-        let inputs: [Option<&Var<T>>; N] = array::from_fn(|i| inputs[i].into());
+        let inputs: [Option<&Var<T>>; N] = inputs.map(Into::into);
         let seen = observe::called(&call);
         let mut edge = Edge::Constant;
         if is_recorded(&inputs) {
@@ -57,8 +57,9 @@ impl<T: Real> Var<T> {
             let node = ordinary(id, call, outputs, &inputs, move |cx, g| rule(cx, gradient(&g[0])));
             edge = Edge::Node(node, 0);
         }
-        observe::computed(seen, &inputs, || [Var { value: value.clone(), edge: edge.clone() }]);
-        Var { value, edge }
+        let result = Var { value, edge };
+        observe::computed(seen, &inputs, slice::from_ref(&result));
+        result
     }
 
     /// [`Var::from_op`] of an operation with several results: the rule gets the gradient of each,
@@ -95,7 +96,7 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync + 'static,
     {
         let call = call.into();
-        let inputs: [Option<&Var<T>>; N] = array::from_fn(|i| inputs[i].into());
+        let inputs: [Option<&Var<T>>; N] = inputs.map(Into::into);
         let seen = observe::called(&call);
         let mut results: Vec<Var<T>> = values.into_iter().map(Var::constant).collect();
         if is_recorded(&inputs) {
@@ -107,7 +108,7 @@ impl<T: Real> Var<T> {
             });
             connect(&mut results, &node);
         }
-        observe::computed(seen, &inputs, || &*results);
+        observe::computed(seen, &inputs, &results);
         results
     }
 
@@ -153,8 +154,9 @@ impl<T: Real> Var<T> {
             let node = ordinary(op, call, outputs, &given, move |cx, g| rule(cx, gradient(&g[0])));
             edge = Edge::Node(node, 0);
         }
-        observe::computed(seen, &given, || [Var { value: value.clone(), edge: edge.clone() }]);
-        Var { value, edge }
+        let result = Var { value, edge };
+        observe::computed(seen, &given, slice::from_ref(&result));
+        result
     }
 
     /// The results `values` of a [`Fused`] operation on `inputs`. `record` is called as by
@@ -167,7 +169,7 @@ impl<T: Real> Var<T> {
         record: impl FnOnce([Operand<'a, T>; N]) -> F,
     ) -> [Var<T>; M] {
         let call = call.into();
-        let inputs: [Option<&Var<T>>; N] = array::from_fn(|i| inputs[i].into());
+        let inputs: [Option<&Var<T>>; N] = inputs.map(Into::into);
         let seen = observe::called(&call);
         let mut results = values.map(Var::constant);
         if is_recorded(&inputs) {
@@ -176,7 +178,7 @@ impl<T: Real> Var<T> {
             let node = fused::<T, F, M>(id, call, shapes, &inputs, record(operands(id, &inputs)));
             connect(&mut results, &node);
         }
-        observe::computed(seen, &inputs, || &results);
+        observe::computed(seen, &inputs, &results);
         results
     }
 }
@@ -325,12 +327,17 @@ impl<T: Real> InputGrads<T> {
         if let Some(at) = slot.at
             && slot.needs_grad
         {
-            if self.0.is_empty() {
-                self.0.reserve_exact(2); // most operations have at most two inputs
-            }
-            self.0.push(InputGrad { op: slot.op, at, value: gradient().into() });
+            self.push(InputGrad { op: slot.op, at, value: gradient().into() });
         }
         self
+    }
+
+    /// Not a part of [`InputGrads::and`], so that it is compiled once for all gradients.
+    fn push(&mut self, gradient: InputGrad<T>) {
+        if self.0.is_empty() {
+            self.0.reserve_exact(2); // most operations have at most two inputs
+        }
+        self.0.push(gradient);
     }
 
     /// Whether these, in the order of the inputs, are gradients of the inputs of `node`: all that are
@@ -512,8 +519,9 @@ pub(crate) fn constant_result<T: Real>(
     value: Tensor<T>,
     inputs: &[Option<&Var<T>>],
 ) -> Var<T> {
-    observe::computed(observe::called(&op.into()), inputs, || [Var::constant(value.clone())]);
-    Var::constant(value)
+    let result = Var::constant(value);
+    observe::computed(observe::called(&op.into()), inputs, slice::from_ref(&result));
+    result
 }
 
 /// Makes variables the outputs of a node.

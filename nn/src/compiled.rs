@@ -1,5 +1,6 @@
 //! The modules of this crate that programs use most, compiled for `f32` in this crate, so that
-//! programs link them; see [`retrograd_autograd::compiled`]. These functions are never called.
+//! programs link them, and for `f64` in builds of tests; see [`retrograd_autograd::compiled`]. These
+//! functions are never called.
 
 use crate::activation::Activation;
 use crate::attention::{Spec, attend, attend_all, attend_packed, attend_with_lse};
@@ -18,6 +19,8 @@ use std::hint::black_box;
 #[inline(never)]
 pub fn modules() {
     modules_on::<f32>();
+    #[cfg(debug_assertions)]
+    modules_on::<f64>();
 }
 
 fn modules_on<T: Real>() {

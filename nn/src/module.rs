@@ -60,7 +60,7 @@ pub trait Module<T: Real = f32>: Send + Sync {
 
     /// Number of parameters: the number of elements of all parameter tensors.
     fn num_parameters(&self) -> usize {
-        self.named_parameters().iter().map(|(_, p)| p.shape().numel()).sum()
+        num_parameters(&|v| self.visit(v))
     }
 
     /// All parameter values by name, a tied one under each of its names, as in PyTorch.
@@ -105,7 +105,7 @@ pub trait Module<T: Real = f32>: Send + Sync {
 
     /// Freezes all parameters (`false`) or unfreezes them (`true`).
     fn set_trainable(&self, trainable: bool) {
-        self.for_each_parameter(&mut |_, param| param.set_trainable(trainable));
+        set_trainable(&|v| self.visit(v), trainable);
     }
 
     /// The dotted paths of the modules and their types, in visiting order: first this one, whose path is
@@ -304,6 +304,16 @@ fn named_parameters<T: Real>(visit: Visit<'_, T>) -> Vec<(String, Param<T>)> {
 }
 
 #[inline(never)]
+fn num_parameters<T: Real>(visit: Visit<'_, T>) -> usize {
+    named_parameters(visit).iter().map(|(_, param)| param.shape().numel()).sum()
+}
+
+#[inline(never)]
+fn set_trainable<T: Real>(visit: Visit<'_, T>, trainable: bool) {
+    for_each_parameter(visit, &mut |_, param| param.set_trainable(trainable));
+}
+
+#[inline(never)]
 #[track_caller]
 fn state_dict<T: Real>(visit: Visit<'_, T>) -> StateDict<T> {
     let mut dict = StateDict::new();
@@ -350,7 +360,7 @@ pub trait Layer<T: Real = f32>: Module<T> {
 }
 
 /// The argument of [`Module::visit`]: calls a function with the dotted name of every parameter, and
-/// perhaps another one with that of every submodule.
+/// perhaps another one with the dotted name of every submodule.
 pub struct Visitor<'a, T: Real = f32> {
     /// The dotted name of the module that is being visited.
     pub(crate) path: String,

@@ -169,6 +169,22 @@ impl<T: Real> Param<T> {
     /// ```
     #[track_caller]
     pub fn update_all<R>(params: &[&Param<T>], f: impl FnOnce(Vec<&mut Tensor<T>>) -> R) -> R {
+        let mut leaves = Param::write_all(params);
+        let result = f(leaves.iter_mut().map(|leaf| leaf.leaf_value_mut()).collect());
+        for (param, leaf) in params.iter().zip(&leaves) {
+            let shape = param.shape();
+            require(*leaf.shape() == shape, "update_all", ErrorKind::Mismatch, || {
+                format!("{shape:?} has become {:?}", leaf.shape())
+            })
+            .or_panic();
+        }
+        result
+    }
+
+    /// The locks of these parameters, in their order. Compiled once for all updates.
+    #[inline(never)]
+    #[track_caller]
+    fn write_all<'a>(params: &[&'a Param<T>]) -> Vec<WriteGuard<'a, T>> {
         // Locked in the order of their ids, so that two threads cannot deadlock.
         let mut order: Vec<usize> = (0..params.len()).collect();
         order.sort_by_key(|&i| params[i].id());
@@ -177,15 +193,7 @@ impl<T: Real> Param<T> {
             .or_panic();
         let mut leaves: Vec<_> = order.iter().map(|&i| (i, params[i].write("update"))).collect();
         leaves.sort_by_key(|&(i, _)| i);
-        let result = f(leaves.iter_mut().map(|(_, leaf)| leaf.leaf_value_mut()).collect());
-        for (i, leaf) in &leaves {
-            let shape = params[*i].shape();
-            require(*leaf.shape() == shape, "update_all", ErrorKind::Mismatch, || {
-                format!("{shape:?} has become {:?}", leaf.shape())
-            })
-            .or_panic();
-        }
-        result
+        leaves.into_iter().map(|(_, leaf)| leaf).collect()
     }
 
     /// Replaces the variable of the parameter, and returns the previous one.

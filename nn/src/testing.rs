@@ -109,45 +109,34 @@ pub fn check_variant<M: Module<f64>>(
     inputs: &[Tensor<f64>],
     run: impl Fn(&M, &[Var<f64>]) -> Var<f64> + Sync,
 ) -> VariantReport {
-    check_instances::<dyn Variant>(
-        name,
-        &|rng| Box::new(Instance { module: build(rng), run: &run }),
-        inputs,
-    )
+    let instance = |rng: &mut Rng| {
+        let module = Arc::new(build(rng));
+        let (of, run) = (module.clone(), &run);
+        Instance { module, run: Box::new(move |inputs| run(&of, inputs)) }
+    };
+    check_instances(name, &instance, inputs)
 }
 
-/// A module with its forward pass.
-struct Instance<'a, M, F> {
-    module: M,
-    run: &'a F,
+type Forward<'a> = dyn Fn(&[Var<f64>]) -> Var<f64> + Send + Sync + 'a;
+
+/// A module and its forward pass without their types, so that the checks are compiled once and not for
+/// every module.
+struct Instance<'a> {
+    module: Arc<dyn Module<f64> + 'a>,
+    run: Box<Forward<'a>>,
 }
 
-/// An [`Instance`] without its types, so that the checks are compiled once and not for every
-/// module.
-trait Variant: Module<f64> {
-    fn run(&self, inputs: &[Var<f64>]) -> Var<f64>;
-}
-
-impl<M: Module<f64>, F: Sync> Module<f64> for Instance<'_, M, F> {
+impl Module<f64> for Instance<'_> {
     fn visit(&self, v: &mut Visitor<'_, f64>) {
         self.module.visit(v);
     }
 }
 
-impl<M, F> Variant for Instance<'_, M, F>
-where
-    M: Module<f64>,
-    F: Fn(&M, &[Var<f64>]) -> Var<f64> + Sync,
-{
-    fn run(&self, inputs: &[Var<f64>]) -> Var<f64> {
-        (self.run)(&self.module, inputs)
-    }
-}
-
-/// `V` is `dyn Variant`: a generic function is compiled in tests, which call it, and not here.
-fn check_instances<V: Variant + ?Sized>(
+/// `inline`: it is compiled in tests, which call it, and not here.
+#[inline]
+fn check_instances<'a>(
     name: &str,
-    build: &(dyn Fn(&mut Rng) -> Box<V> + Sync),
+    build: &(dyn Fn(&mut Rng) -> Instance<'a> + Sync),
     inputs: &[Tensor<f64>],
 ) -> VariantReport {
     let constants: Vec<Var<f64>> = inputs.iter().cloned().map(Var::constant).collect();
@@ -158,14 +147,14 @@ fn check_instances<V: Variant + ?Sized>(
     let module = build(&mut Rng::new(1));
     let params: Vec<Var<f64>> = module.named_parameters().iter().map(|(_, p)| p.to_var()).collect();
     if !params.is_empty() {
-        check_module(|| build(&mut Rng::new(1)), |m| weigh(&m.run(&constants)));
+        check_module(|| build(&mut Rng::new(1)), |m| weigh(&(m.run)(&constants)));
     }
 
     let mut leaves: Vec<Var<f64>> = inputs.iter().cloned().map(Var::leaf).collect();
     leaves.extend(params.iter().map(|p| Var::leaf(p.value().clone())));
     let f: &dyn Fn(&[Var<f64>]) -> Var<f64> = &|x| {
         let (inputs, params) = x.split_at(constants.len());
-        with_parameters(&build(&mut Rng::new(1)), params, |m| m.run(inputs))
+        with_parameters(&build(&mut Rng::new(1)), params, |m| (m.run)(inputs))
     };
     let first = gradcheck(f, &leaves, &Check::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
     let second =
@@ -173,9 +162,9 @@ fn check_instances<V: Variant + ?Sized>(
 
     let other = build(&mut Rng::new(2));
     other.load_state_dict(&module.state_dict()).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let bits = |m: &V, threads| {
+    let bits = |m: &Instance<'_>, threads| {
         with_threads(threads, || {
-            let y = m.run(&leaves[..inputs.len()]);
+            let y = (m.run)(&leaves[..inputs.len()]);
             let grads = weigh(&y).backward();
             let mut all = y.value().to_vec();
             let ids = leaves[..inputs.len()].iter().filter_map(|x| x.id());

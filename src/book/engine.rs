@@ -107,7 +107,7 @@
 //! | `input_grads.check(&node)` | nothing | a rule of a user may return a wrong shape or forget an input: that is an error with the name of the operation |
 //! | `self.keep.contains(&id)`, and `self.found.insert` | leaves only | gradients of intermediate variables, on request |
 //! | `oldest`, before the rule and in `propagate` | nothing | operations older than everything that was asked for are not processed |
-//! | `if self.recording` in `propagate` | `add_assign` | derivatives of derivatives: the sum is an operation, too |
+//! | `if self.recorded` in `propagate` | `add_assign` | derivatives of derivatives: the sum is an operation, too |
 //! | `sum.insert(g)`: the result of `propagate` | nothing | observers are told the sum, and whether there was one before |
 //! | `done`, `run_with`, and `run_each` in `leaves.rs` | nothing | passes a leaf's gradient on as soon as it is complete, for example to another process |
 //! | `observe::seeded`, `observe::rule`, `reported.delivery`, `reported.drop_rule`, `delivery.report`, `observe::pass_ended` | nothing | tell [observers](crate::tensor::observe) of the pass |

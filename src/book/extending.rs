@@ -93,8 +93,8 @@
 //! [recording](crate::study::record::Recording) lists them by this name.
 //!
 //! Where the derivative is a kernel on tensors, [`Fused`](crate::autograd::Fused) is the trait: the
-//! kernel, and a definition in ordinary operations, which a recorded pass differentiates. Its documentation has a
-//! complete listing.
+//! kernel, and a definition in ordinary operations, which a recorded pass differentiates.
+//! [From closure to rule](super::rules) has a listing.
 //!
 //! # A module
 //!
@@ -169,7 +169,6 @@
 //! use retrograd::nn::attention::{
 //!     HeadSizes, Incremental, KvCache, Past, Projections, Spec, attend,
 //! };
-//! use retrograd::nn::attention_layer;
 //! use retrograd::prelude::*;
 //!
 //! struct Tempered {
@@ -214,12 +213,12 @@
 //! assert!((&whole - &parts).value().abs().max(..).item() < 1e-14);
 //! assert!(whole.square().sum(..).backward().get(&layer.temperature).is_some());
 //!
-//! // In a language model. The closure makes the layer, so rotary positions, dropout and initialisation
-//! // of the attention are its own; the configuration determines the other parts.
+//! // In a language model. The closure makes the layer; `GptConfig::projections` has the sizes, rotary
+//! // positions, dropout and initialisation of the configuration, which determines the other parts.
 //! let config =
 //!     GptConfig { vocab: 10, context: 8, layers: 2, heads: 2, width: 8, ..GptConfig::default() };
-//! let model = Gpt::<f64>::with_attention(config, &mut rng, |_, rng| {
-//!     let projections = Projections::new(HeadSizes::new(8, 2), rng);
+//! let model = Gpt::<f64>::with_attention(config.clone(), &mut rng, |_, rng| {
+//!     let projections = config.projections(rng);
 //!     attention_layer(Tempered { projections, temperature: Param::new(Tensor::from([1.5])) })
 //! });
 //! let (model, tokens) = (model.unwrap(), Tensor::from([[1i64, 2, 3]]));

@@ -149,6 +149,50 @@
 //!   returns the tensor unchanged and tells [observers](crate::autograd::observe::saved) of it, so that the page of a step
 //!   accounts for its bytes.
 //!
+//! # A kernel as a rule
+//!
+//! A rule in operations on variables reads and writes memory once for each operation. A *fused* operation has one
+//! kernel for the whole derivative, on tensors. A recorded pass cannot record a kernel, so there is a second method:
+//! the same function in ordinary operations. This is the library's `rms_norm` without a weight
+//! (`autograd/src/ops/norm.rs`):
+//!
+//! ```
+//! use retrograd::autograd::{Cx, Fused, InputGrads, Op, Slot, check};
+//! use retrograd::prelude::*;
+//!
+//! static RMS_NORM: Op = Op::new("rms_norm", &["x"]);
+//!
+//! /// What `from_op` keeps as captures of a closure are fields here.
+//! struct RmsNorm {
+//!     x: Slot<f64>,
+//!     eps: f64,
+//! }
+//!
+//! impl Fused<f64> for RmsNorm {
+//!     fn vjp(&self, [g]: [&Tensor<f64>; 1]) -> InputGrads<f64> {
+//!         InputGrads::of(&self.x, || self.x.value().rms_norm_vjps(None, self.eps, g).0)
+//!     }
+//!
+//!     fn definition(&self, cx: &Cx<'_, f64>) -> [Var<f64>; 1] {
+//!         let x = cx.input(&self.x);
+//!         let mean = x.square().mean_keepdim(-1);
+//!         [x * mean.add_scalar(self.eps).rsqrt()]
+//!     }
+//! }
+//!
+//! fn rms_norm(x: &Var<f64>, eps: f64) -> Var<f64> {
+//!     let value = x.value().rms_norm(None, eps);
+//!     let [y] = Var::from_fused(&RMS_NORM, [value], [x], |[x]| RmsNorm { x: x.save(), eps });
+//!     y
+//! }
+//!
+//! let x = Var::leaf(Tensor::from([[1.0, 2.0, 2.0], [0.5, 0.0, -1.0]]));
+//! let y = rms_norm(&x, 1e-6);
+//! assert_eq!(check::definition(&y, 1e-12), Ok(true)); // kernel and definition agree
+//! let dx = grad(&[(&y.square().sum(..), None)], &[&x])[0].clone().unwrap();
+//! assert!(dx.is_tracked()); // through the definition
+//! ```
+//!
 //! # Exercises
 //!
 //! The solutions are tests in `tests/book/rules.rs`; `cargo test -p retrograd-tests --test book rules` runs them.

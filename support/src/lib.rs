@@ -9,6 +9,8 @@ pub mod browser;
 #[cfg(feature = "browser")]
 pub mod document;
 pub mod panics;
+#[cfg(feature = "random")]
+pub mod random;
 
 /// A file of the repository, by its path from the root.
 pub fn path(name: &str) -> PathBuf {

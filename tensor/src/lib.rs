@@ -23,7 +23,7 @@
 //! |---|---|---|
 //! | operations | [`ops`], [`torch_random`], `display`, `describe` | the methods of [`Tensor`]: formulas and their derivatives |
 //! | kernels | [`kernels`] | strides, threads and instruction sets around a formula; attention; GEMM |
-//! | tensors | `tensor`, `rows` | storage and layout together: constructors, views, elements |
+//! | tensors | `tensor`, `views`, `rows` | storage and layout together: constructors, views, elements |
 //! | loops | `loop_nest`, `transpose`, [`matrix`], [`par`], [`cost`], [`random`] | strided loop nests, matrices in slices, threads, the cost model, random numbers |
 //! | instructions | [`simd`], [`settings`], [`precision`], [`machine`] | vectors on every instruction set, the selection of one, and the limits of the CPU |
 //! | formulas | [`formula`] | what formulas are written in, for vectors, dual numbers, variables and text |
@@ -56,6 +56,7 @@ pub mod storage;
 mod tensor;
 pub mod torch_random;
 mod transpose;
+mod views;
 
 pub use describe::Description;
 pub use element::{DType, Element, Float, Integer, Steps};

@@ -88,20 +88,16 @@ impl Folder {
     }
 }
 
+/// The configuration with the sizes of the fixtures.
+fn sized(config: GptConfig) -> GptConfig {
+    GptConfig { vocab: 65, context: 16, layers: 2, heads: 4, width: 32, ..config }
+}
+
 #[test]
 fn gpt2_gives_the_logits_of_transformers() {
     let file = logits_file("gpt2");
     let model = Gpt::<f32>::from_pretrained(fixture("gpt2")).unwrap();
-    let config = GptConfig {
-        vocab: 65,
-        context: 16,
-        layers: 2,
-        heads: 4,
-        width: 32,
-        dropout: 0.1,
-        mlp: MlpKind::GeluTanh,
-        ..GptConfig::default()
-    };
+    let config = sized(GptConfig { dropout: 0.1, mlp: MlpKind::GeluTanh, ..GptConfig::default() });
     assert_eq!(*model.config(), config);
     near(&model, &file, "logits.f32", 1e-5);
     // A file of f32 into a model of f64.
@@ -119,18 +115,13 @@ fn gpt2_gives_the_logits_of_transformers() {
 fn llama_gives_the_logits_of_transformers() {
     let file = logits_file("llama");
     let model = Gpt::<f32>::from_pretrained(fixture("llama")).unwrap();
-    let config = GptConfig {
-        vocab: 65,
-        context: 16,
-        layers: 2,
-        heads: 4,
-        width: 32,
+    let config = sized(GptConfig {
         key_heads: Some(2),
         norm_eps: 1e-6,
         hidden: Some(48),
         positions: Positions::Rope(RopeConfig { base: 500.0, ..RopeConfig::default() }),
         ..GptConfig::llama()
-    };
+    });
     assert_eq!(*model.config(), config);
     near(&model, &file, "logits.default.f32", 1e-5);
     let wide = Gpt::<f64>::from_pretrained(fixture("llama")).unwrap();
@@ -418,61 +409,51 @@ fn weights_that_do_not_fit_are_refused_with_all_differences() {
     );
 }
 
+/// Entries of config.json that are not supported, and what is said of each: the beginning before `..`, or a
+/// part after it.
+const REFUSED: &str = r#"
+gpt2 {"model_type":"bert"} | model_type is "bert", not gpt2 or llama
+gpt2 {"model_type":null} | there is no model_type: gpt2 or llama
+gpt2 {"add_cross_attention":true} | add_cross_attention = true is not supported
+gpt2 {"scale_attn_by_inverse_layer_idx":true} | scale_attn_by_inverse_layer_idx = true is not supported
+gpt2 {"scale_attn_weights":false} | scale_attn_weights = false is not supported
+gpt2 {"activation_function":"mish"} | activation_function = "mish" is not supported
+gpt2 {"attn_pdrop":0.2} | ..there is one rate of dropout here
+gpt2 {"n_head":5} | 5 heads do not divide a width of 32
+gpt2 {"n_head":0} | heads must be at least 1, got 0
+gpt2 {"n_layer":-1} | invalid value: integer `-1`..
+gpt2 {"n_layer":18446744073709551615} | more parameters than memory..
+gpt2 {"n_layer":"two"} | invalid type: string..
+llama {"hidden_act":"tanh"} | hidden_act = "tanh" is not supported
+llama {"attention_dropout":0.5} | attention_dropout = 0.5 is not supported
+llama {"attention_bias":true} | attention_bias, mlp_bias = true, false is not supported
+llama {"partial_rotary_factor":0.5} | partial_rotary_factor = 0.5 is not supported
+llama {"rope_parameters":{"partial_rotary_factor":0.5}} | partial_rotary_factor = 0.5 is not supported
+llama {"rope_parameters":{"rope_type":"dynamic"}} | ..rope_type "dynamic" is not supported
+llama {"rope_parameters":{"type":"linear"}} | rope_type "linear" needs a factor
+llama {"rope_parameters":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0}} | rope_type "llama3" needs a high_freq_factor
+llama {"rope_parameters":{"rope_type":"yarn","factor":0.5}} | ..a factor of at least 1
+llama {"rope_parameters":{"rope_type":"yarn","factor":2.0,"truncate":false}} | truncate = false is not supported
+llama {"rope_parameters":{"rope_theta":0.5}} | ..must be above 1, got 0.5
+llama {"num_key_value_heads":3} | 3 key heads do not divide 4 heads
+llama {"num_key_value_heads":0} | key_heads must be at least 1, got 0"#;
+
 #[test]
 fn configurations_that_are_not_supported_are_refused() {
-    let gpt2 = |changes: Value| Folder::of("gpt2").config(changes).refused();
-    let llama = |changes: Value| Folder::of("llama").config(changes).refused();
-    let of = |why: &str| format!("FOLDER/config.json: {why}");
-    assert_eq!(
-        gpt2(json!({ "model_type": "bert" })),
-        of("model_type is \"bert\", not gpt2 or llama")
-    );
-    assert_eq!(gpt2(json!({ "model_type": null })), of("there is no model_type: gpt2 or llama"));
-    let cross = gpt2(json!({ "add_cross_attention": true }));
-    assert_eq!(cross, of("add_cross_attention = true is not supported"));
-    let scaled = gpt2(json!({ "scale_attn_by_inverse_layer_idx": true }));
-    assert_eq!(scaled, of("scale_attn_by_inverse_layer_idx = true is not supported"));
-    let unscaled = gpt2(json!({ "scale_attn_weights": false }));
-    assert_eq!(unscaled, of("scale_attn_weights = false is not supported"));
-    let mish = gpt2(json!({ "activation_function": "mish" }));
-    assert_eq!(mish, of("activation_function = \"mish\" is not supported"));
-    assert!(gpt2(json!({ "attn_pdrop": 0.2 })).contains("there is one rate of dropout here"));
-    assert_eq!(gpt2(json!({ "n_head": 5 })), of("5 heads do not divide a width of 32"));
-    assert_eq!(gpt2(json!({ "n_head": 0 })), of("heads must be at least 1, got 0"));
-    assert!(gpt2(json!({ "n_layer": -1 })).starts_with(&of("invalid value: integer `-1`")));
-    assert!(gpt2(json!({ "n_layer": u64::MAX })).starts_with(&of("more parameters than memory")));
-    assert!(gpt2(json!({ "n_layer": "two" })).starts_with(&of("invalid type: string")));
+    for line in REFUSED.trim().lines() {
+        let (entries, why) = line.split_once(" | ").unwrap();
+        let (kind, entries) = entries.split_once(' ').unwrap();
+        let said = Folder::of(kind).config(serde_json::from_str(entries).unwrap()).refused();
+        let fits = match why.split_once("..") {
+            None => said == format!("FOLDER/config.json: {why}"),
+            Some(("", part)) => said.contains(part),
+            Some((start, _)) => said.starts_with(&format!("FOLDER/config.json: {start}")),
+        };
+        assert!(fits, "{line}\n{said}");
+    }
     let folder = Folder::of("gpt2");
     fs::write(folder.path().join("config.json"), "{").unwrap();
-    assert!(folder.refused().starts_with(&of("it is no JSON: ")));
-
-    assert_eq!(
-        llama(json!({ "hidden_act": "tanh" })),
-        of("hidden_act = \"tanh\" is not supported")
-    );
-    let dropout = llama(json!({ "attention_dropout": 0.5 }));
-    assert_eq!(dropout, of("attention_dropout = 0.5 is not supported"));
-    let bias = llama(json!({ "attention_bias": true }));
-    assert_eq!(bias, of("attention_bias, mlp_bias = true, false is not supported"));
-    let partial = of("partial_rotary_factor = 0.5 is not supported");
-    assert_eq!(llama(json!({ "partial_rotary_factor": 0.5 })), partial);
-    let rope = |parameters: Value| llama(json!({ "rope_parameters": parameters }));
-    assert_eq!(rope(json!({ "partial_rotary_factor": 0.5 })), partial);
-    assert!(
-        rope(json!({ "rope_type": "dynamic" })).contains("rope_type \"dynamic\" is not supported")
-    );
-    assert_eq!(rope(json!({ "type": "linear" })), of("rope_type \"linear\" needs a factor"));
-    let llama3 = rope(json!({ "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0 }));
-    assert_eq!(llama3, of("rope_type \"llama3\" needs a high_freq_factor"));
-    assert!(rope(json!({ "rope_type": "yarn", "factor": 0.5 })).contains("a factor of at least 1"));
-    let rounded = rope(json!({ "rope_type": "yarn", "factor": 2.0, "truncate": false }));
-    assert_eq!(rounded, of("truncate = false is not supported"));
-    assert!(rope(json!({ "rope_theta": 0.5 })).contains("must be above 1, got 0.5"));
-    assert_eq!(llama(json!({ "num_key_value_heads": 3 })), of("3 key heads do not divide 4 heads"));
-    assert_eq!(
-        llama(json!({ "num_key_value_heads": 0 })),
-        of("key_heads must be at least 1, got 0")
-    );
+    assert!(folder.refused().starts_with("FOLDER/config.json: it is no JSON: "));
 }
 
 /// Equal in every bit, under the same names.
@@ -518,26 +499,14 @@ fn saved_models_are_loaded_unchanged_and_hold_the_tensors_of_transformers() {
 
 /// Small models of every option that transformers have.
 fn exportable() -> Vec<(&'static str, GptConfig)> {
-    let sizes = GptConfig {
-        vocab: 65,
-        context: 16,
-        layers: 2,
-        heads: 4,
-        width: 32,
-        ..GptConfig::default()
-    };
-    let llama =
-        GptConfig { vocab: 65, context: 16, layers: 2, heads: 4, width: 32, ..GptConfig::llama() };
+    let (sizes, llama) = (sized(GptConfig::default()), sized(GptConfig::llama()));
     let yarn = Yarn { beta_fast: 8.0, ..Yarn::new(4.0, 8) };
     let llama3 = Llama3Scaling { factor: 8.0, context: 16, low: 0.1, high: 1.0 };
-    let rope = |rope: RopeConfig| Positions::Rope(rope);
-    vec![
-        ("nanogpt", GptConfig { bias: false, ..sizes.clone() }),
-        ("gpt2-untied-relu", GptConfig { tied: false, mlp: MlpKind::Relu, ..sizes.clone() }),
-        (
-            "gpt2-relu2",
-            GptConfig { hidden: Some(40), norm_eps: 1e-3, mlp: MlpKind::ReluSquared, ..sizes },
-        ),
+    let scaled = |scaling| Positions::Rope(RopeConfig { scaling, ..RopeConfig::default() });
+    let pairing = Pairing::Interleaved;
+    let interleaved = Positions::Rope(RopeConfig { pairing, base: 100.0, ..RopeConfig::default() });
+    let linear = scaled(Scaling::Linear { factor: 4.0 });
+    let of_llama = [
         ("llama-tied", GptConfig { tied: true, key_heads: Some(1), ..llama.clone() }),
         ("llama-grouped", GptConfig { attention: AttentionKind::GroupedQuery, ..llama.clone() }),
         (
@@ -550,48 +519,21 @@ fn exportable() -> Vec<(&'static str, GptConfig)> {
         ),
         (
             "llama-interleaved",
-            GptConfig {
-                positions: rope(RopeConfig {
-                    pairing: Pairing::Interleaved,
-                    base: 100.0,
-                    ..RopeConfig::default()
-                }),
-                key_heads: Some(2),
-                ..llama.clone()
-            },
+            GptConfig { positions: interleaved, key_heads: Some(2), ..llama.clone() },
         ),
+        ("llama-linear", GptConfig { positions: linear, mlp: MlpKind::ReGlu, ..llama.clone() }),
+        ("llama-3", GptConfig { positions: scaled(Scaling::Llama3(llama3)), ..llama.clone() }),
+        ("llama-yarn", GptConfig { positions: scaled(Scaling::Yarn(yarn)), ..llama }),
+    ];
+    let of_gpt2 = [
+        ("nanogpt", GptConfig { bias: false, ..sizes.clone() }),
+        ("gpt2-untied-relu", GptConfig { tied: false, mlp: MlpKind::Relu, ..sizes.clone() }),
         (
-            "llama-linear",
-            GptConfig {
-                positions: rope(RopeConfig {
-                    scaling: Scaling::Linear { factor: 4.0 },
-                    ..RopeConfig::default()
-                }),
-                mlp: MlpKind::ReGlu,
-                ..llama.clone()
-            },
+            "gpt2-relu2",
+            GptConfig { hidden: Some(40), norm_eps: 1e-3, mlp: MlpKind::ReluSquared, ..sizes },
         ),
-        (
-            "llama-3",
-            GptConfig {
-                positions: rope(RopeConfig {
-                    scaling: Scaling::Llama3(llama3),
-                    ..RopeConfig::default()
-                }),
-                ..llama.clone()
-            },
-        ),
-        (
-            "llama-yarn",
-            GptConfig {
-                positions: rope(RopeConfig {
-                    scaling: Scaling::Yarn(yarn),
-                    ..RopeConfig::default()
-                }),
-                ..llama
-            },
-        ),
-    ]
+    ];
+    of_gpt2.into_iter().chain(of_llama).collect()
 }
 
 /// A model whose every parameter has an effect.
@@ -651,30 +593,26 @@ fn what_transformers_do_not_have_is_not_written() {
     };
     let gpt2 = || exportable()[0].1.clone();
     let llama = || exportable()[3].1.clone();
-    let no = |part: &str| format!("gpt2 of transformers has no {part}");
-    let sigmoid = gpt2().with_attention(AttentionKind::Sigmoid);
-    assert_eq!(said(sigmoid), no("attention \"sigmoid\""));
-    assert_eq!(said(GptConfig { key_heads: Some(4), ..gpt2() }), no("key_heads Some(4)"));
-    assert_eq!(said(GptConfig { qk_norm: true, ..gpt2() }), no("QK-norm"));
-    assert_eq!(said(GptConfig { windows: vec![Some(3)], ..gpt2() }), no("windows [Some(3)]"));
-    assert_eq!(said(GptConfig { norm: NormKind::RmsNorm, ..gpt2() }), no("norm RmsNorm"));
-    assert_eq!(said(GptConfig { mlp: MlpKind::SwiGlu, ..gpt2() }), no("mlp SwiGlu"));
-    assert_eq!(said(GptConfig { positions: Positions::None, ..gpt2() }), no("positions None"));
-    let capped = GptConfig { logit_softcap: Some(30.0), ..gpt2() };
-    assert_eq!(said(capped), no("logit_softcap Some(30.0)"));
-    let no = |part: &str| format!("llama of transformers has no {part}");
-    assert_eq!(
-        said(GptConfig { positions: Positions::Learned, ..llama() }),
-        no("positions Learned")
-    );
-    assert_eq!(said(GptConfig { dropout: 0.1, ..llama() }), no("dropout 0.1"));
-    assert_eq!(said(GptConfig { mlp: MlpKind::Gelu, ..llama() }), no("mlp Gelu"));
-    let sinks = llama().with_attention(AttentionKind::Sink);
-    assert_eq!(said(sinks), no("attention \"sink\""));
-    assert_eq!(said(GptConfig { norm: NormKind::LayerNorm, ..llama() }), no("norm LayerNorm"));
     let partial = Positions::Rope(RopeConfig { width: Some(4), ..RopeConfig::default() });
-    let partial = said(GptConfig { positions: partial, ..llama() });
-    assert_eq!(partial, no("heads of which a part is rotated"));
+    for (config, part) in [
+        (gpt2().with_attention(AttentionKind::Sigmoid), "gpt2 attention \"sigmoid\""),
+        (GptConfig { key_heads: Some(4), ..gpt2() }, "gpt2 key_heads Some(4)"),
+        (GptConfig { qk_norm: true, ..gpt2() }, "gpt2 QK-norm"),
+        (GptConfig { windows: vec![Some(3)], ..gpt2() }, "gpt2 windows [Some(3)]"),
+        (GptConfig { norm: NormKind::RmsNorm, ..gpt2() }, "gpt2 norm RmsNorm"),
+        (GptConfig { mlp: MlpKind::SwiGlu, ..gpt2() }, "gpt2 mlp SwiGlu"),
+        (GptConfig { positions: Positions::None, ..gpt2() }, "gpt2 positions None"),
+        (GptConfig { logit_softcap: Some(30.0), ..gpt2() }, "gpt2 logit_softcap Some(30.0)"),
+        (GptConfig { positions: Positions::Learned, ..llama() }, "llama positions Learned"),
+        (GptConfig { dropout: 0.1, ..llama() }, "llama dropout 0.1"),
+        (GptConfig { mlp: MlpKind::Gelu, ..llama() }, "llama mlp Gelu"),
+        (llama().with_attention(AttentionKind::Sink), "llama attention \"sink\""),
+        (GptConfig { norm: NormKind::LayerNorm, ..llama() }, "llama norm LayerNorm"),
+        (GptConfig { positions: partial, ..llama() }, "llama heads of which a part is rotated"),
+    ] {
+        let (kind, part) = part.split_once(' ').unwrap();
+        assert_eq!(said(config), format!("{kind} of transformers has no {part}"));
+    }
     // Attention that the configuration does not tell of.
     let model = Gpt::<f32>::with_attention(gpt2(), &mut Rng::new(1), |_, rng| {
         attention_layer(QuietAttention::new(Projections::new(HeadSizes::new(32, 4), rng)))

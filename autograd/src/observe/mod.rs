@@ -25,7 +25,7 @@
 //! assert_eq!(*rules.0.lock().unwrap(), ["square", "tanh"]);
 //! ```
 //!
-//! The study crate makes records of these events. Without an observer, a report costs one read of a static
+//! The study crate makes recordings of these events. Without an observer, a report costs one read of a static
 //! variable.
 
 use crate::graph::{Node, Rule, Var};
@@ -178,17 +178,17 @@ pub(crate) fn called(call: &Call) -> Option<Call> {
 /// An operation has computed its results.
 #[inline]
 #[track_caller]
-pub(crate) fn computed<T: Real, R: AsRef<[Var<T>]>>(
+pub(crate) fn computed<T: Real>(
     call: Option<Call>,
     inputs: &[Option<&Var<T>>],
-    results: impl FnOnce() -> R,
+    results: &[Var<T>],
 ) {
     if let Some(call) = call {
         let location = Location::caller();
         tell(|| {
             let names = call.op.names(inputs.iter().map(Option::is_some));
             let inputs = names.zip(inputs.iter().copied().flatten().cloned()).collect();
-            let results = results().as_ref().to_vec();
+            let results = results.to_vec();
             GraphEvent::Computed(Computed { call, inputs, results, location })
         });
     }

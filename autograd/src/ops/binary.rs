@@ -51,50 +51,50 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn add(&self, other: &Var<T>) -> Var<T> {
-        Var::from_op(&ADD, self.value().add(other.value()), [self, other], |[a, b]| {
-            let (a, b) = (a.slot(), b.slot());
-            move |_, g| InputGrads::of(&a, || g.clone()).and(&b, || g.clone())
+        Var::from_op(&ADD, self.value().add(other.value()), [self, other], |[x, z]| {
+            let (x, z) = (x.slot(), z.slot());
+            move |_, g| InputGrads::of(&x, || g.clone()).and(&z, || g.clone())
         })
     }
 
     /// As [`Tensor::sub`]; the gradients are `g` and `-g`.
     #[track_caller]
     pub fn sub(&self, other: &Var<T>) -> Var<T> {
-        Var::from_op(&SUB, self.value().sub(other.value()), [self, other], |[a, b]| {
-            let (a, b) = (a.slot(), b.slot());
-            move |_, g| InputGrads::of(&a, || g.clone()).and(&b, || g.neg())
+        Var::from_op(&SUB, self.value().sub(other.value()), [self, other], |[x, z]| {
+            let (x, z) = (x.slot(), z.slot());
+            move |_, g| InputGrads::of(&x, || g.clone()).and(&z, || g.neg())
         })
     }
 
-    /// As [`Tensor::mul`]; the gradients are `g · b` and `g · a`.
+    /// As [`Tensor::mul`]; the gradients are `g · z` and `g · x`.
     #[track_caller]
     pub fn mul(&self, other: &Var<T>) -> Var<T> {
-        Var::from_op(&MUL, self.value().mul(other.value()), [self, other], |[a, b]| {
-            let (a, b) = (a.save_if(b.needs_grad()), b.save_if(a.needs_grad()));
+        Var::from_op(&MUL, self.value().mul(other.value()), [self, other], |[x, z]| {
+            let (x, z) = (x.save_if(z.needs_grad()), z.save_if(x.needs_grad()));
             move |cx, g| {
-                InputGrads::of(&a, || g.mul(&cx.input(&b))).and(&b, || g.mul(&cx.input(&a)))
+                InputGrads::of(&x, || g.mul(&cx.input(&z))).and(&z, || g.mul(&cx.input(&x)))
             }
         })
     }
 
-    /// As [`Tensor::div`]; the gradients are `g / b` and `-g · a / b²`.
+    /// As [`Tensor::div`]; the gradients are `g / z` and `-g · x / z²`.
     #[track_caller]
     pub fn div(&self, other: &Var<T>) -> Var<T> {
         let value = self.value().div(other.value());
         let output = value.clone();
-        Var::from_op(&DIV, value, [self, other], |[a, b]| {
-            let y = b.needs_grad().then(|| saved("y", output));
-            let (a, b) = (a.slot(), b.save());
+        Var::from_op(&DIV, value, [self, other], |[x, z]| {
+            let y = z.needs_grad().then(|| saved("y", output));
+            let (x, z) = (x.slot(), z.save());
             move |cx, g| {
-                let share = g.div(&cx.input(&b));
-                let y = || cx.output(y.as_ref().expect("saved for the gradient of b"));
-                InputGrads::of(&a, || share.clone()).and(&b, || share.mul(&y()).neg())
+                let share = g.div(&cx.input(&z));
+                let y = || cx.output(y.as_ref().expect("saved for the gradient of z"));
+                InputGrads::of(&x, || share.clone()).and(&z, || share.mul(&y()).neg())
             }
         })
     }
 
-    /// As [`Tensor::pow`]; the gradients are `g · b · a^(b - 1)`, 0 for `b = 0`, and `g · y · ln(a)`, 0 for
-    /// `a = 0` and `b >= 0` and NaN for negative `a`.
+    /// As [`Tensor::pow`]; the gradients are `g · z · x^(z - 1)`, 0 for `z = 0`, and `g · y · ln(x)`, 0 for
+    /// `x = 0` and `z >= 0` and NaN for negative `x`.
     ///
     /// ```
     /// use retrograd::prelude::*;
@@ -107,30 +107,30 @@ impl<T: Real> Var<T> {
     pub fn pow(&self, other: &Var<T>) -> Var<T> {
         let value = self.value().pow(other.value());
         let y = value.clone();
-        Var::from_op(&POW, value, [self, other], |[a, b]| {
-            let (a, b, y) = (a.save(), b.save(), saved("y", y));
+        Var::from_op(&POW, value, [self, other], |[x, z]| {
+            let (x, z, y) = (x.save(), z.save(), saved("y", y));
             move |cx, g| {
                 let zero = Tensor::scalar(T::ZERO);
-                let (a_is_0, b_is_0) = (a.value().eq(&zero), b.value().eq(&zero));
+                let (x_is_0, z_is_0) = (x.value().eq(&zero), z.value().eq(&zero));
                 // d/da = b·a^(b-1): 0 for b = 0, also where a^(b-1) is infinite.
-                let da = || {
+                let dx = || {
                     let slope =
-                        cx.input(&b).mul(&cx.input(&a).pow(&cx.input(&b).add_scalar(-T::ONE)));
-                    g.mul(&slope.masked_fill(&b_is_0.broadcast_to(y.shape()), T::ZERO))
+                        cx.input(&z).mul(&cx.input(&x).pow(&cx.input(&z).add_scalar(-T::ONE)));
+                    g.mul(&slope.masked_fill(&z_is_0.broadcast_to(y.shape()), T::ZERO))
                 };
                 // d/db = a^b·ln a: 0 for a = 0 and b >= 0, where ln a is infinite.
-                let db = || {
-                    let safe = Var::where_(&a_is_0, &Var::scalar(T::ONE), &cx.input(&a));
-                    let ln = Var::where_(&a_is_0, &Var::scalar(T::NEG_INFINITY), &safe.ln());
+                let dz = || {
+                    let safe = Var::where_(&x_is_0, &Var::scalar(T::ONE), &cx.input(&x));
+                    let ln = Var::where_(&x_is_0, &Var::scalar(T::NEG_INFINITY), &safe.ln());
                     let slope = cx.output(&y).mul(&ln);
-                    g.mul(&slope.masked_fill(&(&a_is_0 & &b.value().ge(&zero)), T::ZERO))
+                    g.mul(&slope.masked_fill(&(&x_is_0 & &z.value().ge(&zero)), T::ZERO))
                 };
-                InputGrads::of(&a, da).and(&b, db)
+                InputGrads::of(&x, dx).and(&z, dz)
             }
         })
     }
 
-    /// As [`Tensor::remainder`]; the gradients are `g` and `-g · ⌊a / b⌋`.
+    /// As [`Tensor::remainder`]; the gradients are `g` and `-g · ⌊x / z⌋`.
     #[doc(alias = "rem")]
     #[doc(alias = "mod")]
     #[track_caller]
@@ -156,28 +156,28 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn maximum(&self, other: &Var<T>) -> Var<T> {
-        let (a, b) = (self.value(), other.value());
-        selection(&MAXIMUM, a.maximum(b), [self, other], || [a.ge(b), a.le(b)])
+        let (x, z) = (self.value(), other.value());
+        selection(&MAXIMUM, x.maximum(z), [self, other], || [x.ge(z), x.le(z)])
     }
 
     /// As [`Tensor::minimum`]; the gradient goes to the smaller operand, shared as by [`Var::maximum`].
     #[track_caller]
     pub fn minimum(&self, other: &Var<T>) -> Var<T> {
-        let (a, b) = (self.value(), other.value());
-        selection(&MINIMUM, a.minimum(b), [self, other], || [a.le(b), a.ge(b)])
+        let (x, z) = (self.value(), other.value());
+        selection(&MINIMUM, x.minimum(z), [self, other], || [x.le(z), x.ge(z)])
     }
 }
 
-/// The node of a remainder `y = a - n · b` with a whole number `n`, which is constant.
+/// The node of a remainder `y = x - n · z` with a whole number `n`, which is constant.
 #[track_caller]
-fn rest_of_division<T: Real>(op: &'static Op, value: Tensor<T>, a: &Var<T>, b: &Var<T>) -> Var<T> {
-    let quotient = b.is_tracked().then(|| a.value().sub(&value).div(b.value()).round());
-    Var::from_op(op, value, [a, b], |[a, b]| {
-        let (a, b) = (a.slot(), b.slot());
+fn rest_of_division<T: Real>(op: &'static Op, value: Tensor<T>, x: &Var<T>, z: &Var<T>) -> Var<T> {
+    let quotient = z.is_tracked().then(|| x.value().sub(&value).div(z.value()).round());
+    Var::from_op(op, value, [x, z], |[x, z]| {
+        let (x, z) = (x.slot(), z.slot());
         let quotient = quotient.map(|quotient| saved("quotient", quotient));
         move |_, g| {
-            let n = || Var::constant(quotient.clone().expect("saved for the gradient of b"));
-            InputGrads::of(&a, || g.clone()).and(&b, || g.mul(&n()).neg())
+            let n = || Var::constant(quotient.clone().expect("saved for the gradient of z"));
+            InputGrads::of(&x, || g.clone()).and(&z, || g.mul(&n()).neg())
         }
     })
 }
@@ -191,14 +191,14 @@ fn selection<T: Real>(
     inputs: [&Var<T>; 2],
     selected: impl Fn() -> [Tensor<bool>; 2],
 ) -> Var<T> {
-    Var::from_op(op, value, inputs, |[a, b]| {
-        let (a, b, [of_a, of_b]) = (a.slot(), b.slot(), selected());
-        let (of_a, of_b) = (saved("a is selected", of_a), saved("b is selected", of_b));
+    Var::from_op(op, value, inputs, |[x, z]| {
+        let (x, z, [of_x, of_z]) = (x.slot(), z.slot(), selected());
+        let (of_x, of_z) = (saved("a is selected", of_x), saved("b is selected", of_z));
         move |_, g| {
             let half = || g.mul_scalar(T::from_f64(0.5));
-            let shared = Var::where_(&(&of_a & &of_b), &half(), g);
-            InputGrads::of(&a, || shared.masked_fill(&(&of_b & &!&of_a), T::ZERO))
-                .and(&b, || shared.masked_fill(&(&of_a & &!&of_b), T::ZERO))
+            let shared = Var::where_(&(&of_x & &of_z), &half(), g);
+            InputGrads::of(&x, || shared.masked_fill(&(&of_z & &!&of_x), T::ZERO))
+                .and(&z, || shared.masked_fill(&(&of_x & &!&of_z), T::ZERO))
         }
     })
 }

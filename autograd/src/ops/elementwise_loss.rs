@@ -47,29 +47,29 @@ fn one_minus<T: Real>(x: &Var<T>) -> Var<T> {
     x.neg().add_scalar(T::ONE)
 }
 
-/// `-(y · ln p + (1 - y) · ln(1 - p))`, with logarithms of at least -100.
+/// `-(t · ln x + (1 - t) · ln(1 - x))`, with logarithms of at least -100.
 #[track_caller]
-fn bernoulli<T: Real>(p: &Var<T>, y: &Var<T>) -> Var<T> {
-    // ln p and ln(1 - p)
-    fn logs<T: Real>(p: &Tensor<T>) -> [Tensor<T>; 2] {
-        [p.ln(), p.neg().log1p()].map(|x| x.clamp(T::from_f64(-100.0), T::ZERO))
+fn bernoulli<T: Real>(x: &Var<T>, t: &Var<T>) -> Var<T> {
+    // ln x and ln(1 - x)
+    fn logs<T: Real>(x: &Tensor<T>) -> [Tensor<T>; 2] {
+        [x.ln(), x.neg().log1p()].map(|x| x.clamp(T::from_f64(-100.0), T::ZERO))
     }
-    let [log_p, log_q] = logs(p.value());
-    let value = y.value().mul(&log_q.sub(&log_p)).sub(&log_q);
-    Var::from_op(&BINARY_CROSS_ENTROPY, value, [p, y], |[p, y]| {
-        let (p, y) = (p.save(), y.save_if(p.needs_grad()));
+    let [ln_x, ln_rest] = logs(x.value());
+    let value = t.value().mul(&ln_rest.sub(&ln_x)).sub(&ln_rest);
+    Var::from_op(&BINARY_CROSS_ENTROPY, value, [x, t], |[x, t]| {
+        let (x, t) = (x.save(), t.save_if(x.needs_grad()));
         move |cx, g| {
             let logs = |x: Var<T>| x.ln().clamp(T::from_f64(-100.0), T::ZERO);
-            InputGrads::of(&p, || {
-                // Finite where p is 0 or 1, as in PyTorch, whose bound has the precision of f32.
-                let p = cx.input(&p);
+            InputGrads::of(&x, || {
+                // Finite where x is 0 or 1, as in PyTorch, whose bound has the precision of f32.
+                let x = cx.input(&x);
                 let least = T::from_f64(1e-12f32.into());
-                let variance = p.mul(&one_minus(&p)).clamp(least, T::ONE);
-                g.mul(&p.sub(&cx.input(&y)).div(&variance))
+                let variance = x.mul(&one_minus(&x)).clamp(least, T::ONE);
+                g.mul(&x.sub(&cx.input(&t)).div(&variance))
             })
-            .and(&y, || {
-                let p = cx.input(&p);
-                g.mul(&logs(one_minus(&p)).sub(&logs(p)))
+            .and(&t, || {
+                let x = cx.input(&x);
+                g.mul(&logs(one_minus(&x)).sub(&logs(x)))
             })
         }
     })
@@ -77,7 +77,7 @@ fn bernoulli<T: Real>(p: &Var<T>, y: &Var<T>) -> Var<T> {
 
 /// # Losses of elements
 impl<T: Real> Var<T> {
-    /// Mean squared error: `(x - y)²` of a prediction `x` and a target `y` of the same shape, reduced.
+    /// Mean squared error: `(x - t)²` of a prediction `x` and a target `t` of the same shape, reduced.
     ///
     /// # Panics
     /// If the shapes differ; they are not broadcast.

@@ -17,26 +17,26 @@ static MASKED_FILL: Op = Op::new("masked_fill", &["x"])
 
 /// # Masks and selection
 impl<T: Real> Var<T> {
-    /// `a` where the condition is true, `b` elsewhere, as [`Tensor::where_`]. The gradient of an element
+    /// `x` where the condition is true, `z` elsewhere, as [`Tensor::where_`]. The gradient of an element
     /// that is not selected is exactly 0.
     ///
     /// ```
     /// use retrograd::prelude::*;
-    /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0, 4.0])));
-    /// let y = Var::where_(&Tensor::from([true, false]), &a, &b);
+    /// let (x, z) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0, 4.0])));
+    /// let y = Var::where_(&Tensor::from([true, false]), &x, &z);
     /// assert_eq!(y.value().to_vec(), [1.0, 4.0]);
-    /// assert_eq!(y.sum(..).backward().get(&a).unwrap().to_vec(), [1.0, 0.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.0]);
     /// ```
     #[doc(alias = "where")]
     #[doc(alias = "select")]
     #[track_caller]
-    pub fn where_(condition: &Tensor<bool>, a: &Var<T>, b: &Var<T>) -> Var<T> {
-        let value = condition.where_(a.value(), b.value());
-        Var::from_op(&WHERE, value, [a, b], |[a, b]| {
-            let (a, b, condition) = (a.slot(), b.slot(), saved("condition", condition.clone()));
+    pub fn where_(condition: &Tensor<bool>, x: &Var<T>, z: &Var<T>) -> Var<T> {
+        let value = condition.where_(x.value(), z.value());
+        Var::from_op(&WHERE, value, [x, z], |[x, z]| {
+            let (x, z, condition) = (x.slot(), z.slot(), saved("condition", condition.clone()));
             move |_, g| {
-                InputGrads::of(&a, || g.masked_fill(&!&condition, T::ZERO))
-                    .and(&b, || g.masked_fill(&condition, T::ZERO))
+                InputGrads::of(&x, || g.masked_fill(&!&condition, T::ZERO))
+                    .and(&z, || g.masked_fill(&condition, T::ZERO))
             }
         })
     }

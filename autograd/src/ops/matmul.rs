@@ -28,7 +28,7 @@ fn rows<T: Real>(x: &Var<T>) -> Var<T> {
 
 /// # Matrix multiplication
 impl<T: Real> Var<T> {
-    /// As [`Tensor::matmul`]; the gradients are `g bᵀ` and `aᵀ g`, summed over the axes that were
+    /// As [`Tensor::matmul`]; the gradients are `g zᵀ` and `xᵀ g`, summed over the axes that were
     /// broadcast.
     ///
     /// ```
@@ -51,42 +51,42 @@ impl<T: Real> Var<T> {
         let value = self.value().matmul(other.value());
         // The transpose of a weight: its gradient is computed with the same strides, so that the
         // gradient of the weight is contiguous, too.
-        let b_is_transposed = other.value().t().is_contiguous();
-        Var::from_op(&MATMUL, value, [self, other], |[a, b]| {
-            let (a, b) = (a.save_if(b.needs_grad()), b.save_if(a.needs_grad()));
+        let z_is_transposed = other.value().t().is_contiguous();
+        Var::from_op(&MATMUL, value, [self, other], |[x, z]| {
+            let (x, z) = (x.save_if(z.needs_grad()), z.save_if(x.needs_grad()));
             move |cx, g| {
-                InputGrads::of(&a, || g.matmul(&cx.input(&b).t())).and(&b, || {
+                InputGrads::of(&x, || g.matmul(&cx.input(&z).t())).and(&z, || {
                     // The engine sums over broadcast batches; for a single matrix that sum is part
                     // of one product.
-                    let a = cx.input(&a);
-                    match cx.shape(&b).rank() {
-                        2 if b_is_transposed => gradient_of_transpose(&a, g).t(),
-                        2 => rows(&a).t().matmul(&rows(g)),
-                        _ => a.t().matmul(g),
+                    let x = cx.input(&x);
+                    match cx.shape(&z).rank() {
+                        2 if z_is_transposed => gradient_of_transpose(&x, g).t(),
+                        2 => rows(&x).t().matmul(&rows(g)),
+                        _ => x.t().matmul(g),
                     }
                 })
             }
         })
     }
 
-    /// As [`Tensor::dot`]; the gradients are `g · b` and `g · a`.
+    /// As [`Tensor::dot`]; the gradients are `g · z` and `g · x`.
     #[track_caller]
     pub fn dot(&self, other: &Var<T>) -> Var<T> {
-        let (a, b) = (self.shape(), other.shape());
-        require(self.rank() == 1 && a == b, "dot", ErrorKind::Mismatch, || {
-            format!("needs two vectors of equal length, got {a:?} and {b:?}")
+        let (x, z) = (self.shape(), other.shape());
+        require(self.rank() == 1 && x == z, "dot", ErrorKind::Mismatch, || {
+            format!("needs two vectors of equal length, got {x:?} and {z:?}")
         })
         .or_panic();
         self.mul(other).sum(..)
     }
 
-    /// As [`Tensor::outer`]; the gradients are `g · b` and `gᵀ · a`.
+    /// As [`Tensor::outer`]; the gradients are `g · z` and `gᵀ · x`.
     #[doc(alias = "ger")]
     #[track_caller]
     pub fn outer(&self, other: &Var<T>) -> Var<T> {
-        let (a, b) = (self.shape(), other.shape());
+        let (x, z) = (self.shape(), other.shape());
         require(self.rank() == 1 && other.rank() == 1, "outer", ErrorKind::Rank, || {
-            format!("needs two vectors, got {a:?} and {b:?}")
+            format!("needs two vectors, got {x:?} and {z:?}")
         })
         .or_panic();
         self.unsqueeze(1).mul(&other.unsqueeze(0))

@@ -1,6 +1,6 @@
 //! Functions of one number: one rule for all of them.
 
-use crate::algebra;
+use crate::algebra::vjp_on_variables;
 use crate::graph::{InputGrads, Var};
 use crate::observe::saved;
 use crate::op::{Call, Formula, Kind, Op};
@@ -48,10 +48,10 @@ impl<T: Real> Var<T> {
             let y = (P::SAVES == Saves::Output).then(|| saved("y", output));
             move |cx, g| {
                 InputGrads::of(&x, || match P::SAVES {
-                    Saves::Input => vjp(op, &cx.input(&x), g),
-                    Saves::Output => vjp(op, &cx.output(y.as_ref().expect("saved")), g),
+                    Saves::Input => gradient(op, &cx.input(&x), g),
+                    Saves::Output => gradient(op, &cx.output(y.as_ref().expect("saved")), g),
                     // The formula does not read the saved value.
-                    Saves::Nothing => vjp(op, g, g),
+                    Saves::Nothing => gradient(op, g, g),
                 })
             }
         })
@@ -77,9 +77,9 @@ macro_rules! pointwise_methods {
 pub(super) use pointwise_methods;
 
 /// `g · f'`: by the kernel if both are constants, else by the same formula on variables.
-fn vjp<T: Real, P: Pointwise<T>>(op: P, saved: &Var<T>, g: &Var<T>) -> Var<T> {
+fn gradient<T: Real, P: Pointwise<T>>(op: P, saved: &Var<T>, g: &Var<T>) -> Var<T> {
     if saved.is_tracked() || g.is_tracked() {
-        return algebra::vjp(op, saved, g);
+        return vjp_on_variables(op, saved, g);
     }
     Var::constant(saved.value().map_vjp(op, g.value()))
 }

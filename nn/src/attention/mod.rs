@@ -26,6 +26,7 @@
 //! | build a decoder as GPT-2's | [`CausalSelfAttention`](crate::CausalSelfAttention) |
 //! | build a decoder as Llama's | [`Projections`] with rotary positions and fewer key heads |
 //! | generate token by token | [`Incremental::forward_cached`] with a [`KvCache`] |
+//! | use an attention of your own in a model | [`Incremental`] and [`attention_layer`](crate::attention_layer), with [`GptConfig::projections`](crate::GptConfig::projections) |
 //! | read one sequence from another | [`MultiHeadAttention`], or [`CrossAttention`] with one head |
 //!
 //! The table of all variants is in `docs/ATTENTION.md`.

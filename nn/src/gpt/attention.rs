@@ -72,8 +72,8 @@ pub struct LayerCx<'a, T: Real = f32> {
     pub pass: &'a mut Pass,
     /// The tokens before the call.
     pub past: Past<'a, T>,
-    /// The values of the first layer, which [`AttentionKind::ValueResidual`] mixes into those of
-    /// others.
+    /// The values of the first layer, which [`AttentionKind::ValueResidual`] mixes into the
+    /// values of other layers.
     ///
     /// [`AttentionKind::ValueResidual`]: crate::AttentionKind::ValueResidual
     pub first_values: &'a mut Option<Var<T>>,

@@ -85,7 +85,7 @@ impl<T: Real> CausalSelfAttention<T> {
     }
 
     /// The output for the next tokens `x` of a sequence. The cache contains the keys and values of
-    /// earlier tokens, and those of `x` are appended. Without gradients, in evaluation. Any
+    /// earlier tokens, to which it appends the keys and values of `x`. Without gradients, in evaluation. Any
     /// division of a sequence into steps gives the outputs for the whole: in `f32` bit for bit,
     /// except at the portable SIMD level; there, and in `f64`, up to rounding.
     ///

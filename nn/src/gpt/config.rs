@@ -62,8 +62,9 @@ pub struct GptConfig {
     pub head_width: Option<usize>,
     /// Whether queries and keys are normalised, see [`Projections::with_qk_norm`].
     pub qk_norm: bool,
-    /// The number of earlier tokens that a query attends to, by layer: the list is repeated, `None` is
-    /// no limit. An empty list is no limit in any layer.
+    /// The number of tokens before a query that it attends to, by layer: the list is repeated, `None` is
+    /// no limit. An empty list is no limit in any layer. The query itself is not counted, unlike in
+    /// `sliding_window = w` of Hugging Face's transformers, which is `Some(w - 1)`.
     pub windows: Vec<Option<usize>>,
     /// The norms.
     pub norm: NormKind,
@@ -408,9 +409,24 @@ impl GptConfig {
         Some(Rope::new(width).base(rope.base).pairing(rope.pairing).scaling(rope.scaling))
     }
 
-    /// Projections with the options of this configuration, initialised as in GPT-2.
+    /// Projections with the options of this configuration (sizes, biases, dropout, QK-norm, rotary
+    /// positions), initialised as in GPT-2: what an attention of your own needs in
+    /// [`Gpt::with_attention`](crate::Gpt::with_attention).
+    ///
+    /// ```
+    /// use retrograd::nn::attention::QuietAttention;
+    /// use retrograd::prelude::*;
+    /// let config = GptConfig { vocab: 9, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::llama() };
+    /// let model = Gpt::<f32>::with_attention(config.clone(), &mut Rng::new(1), |_, rng| {
+    ///     attention_layer(QuietAttention::new(config.projections(rng)))
+    /// });
+    /// assert!(model.is_ok());
+    /// ```
+    ///
+    /// # Panics
+    /// If the sizes of the configuration do not agree.
     #[track_caller]
-    pub(crate) fn projections<T: Real>(&self, rng: &mut Rng) -> Projections<T> {
+    pub fn projections<T: Real>(&self, rng: &mut Rng) -> Projections<T> {
         let sizes = self.head_sizes();
         let HeadSizes { width, heads, key_heads, head_width } = sizes;
         let normal = Init::Normal { std: 0.02 };

@@ -113,8 +113,9 @@ impl<T: Real> Gpt<T> {
     /// A model whose layers have this attention: `attention` is called with the number of each layer,
     /// counted from 0. [`attention_layer`](crate::attention_layer) makes one of an
     /// [`Incremental`](crate::attention::Incremental). The configuration determines the other parts. Its
-    /// options for attention have no effect: rotary positions, windows, key heads, dropout and
-    /// initialisation of the attention are those of the layer.
+    /// options for attention have an effect only where the layer takes them:
+    /// [`GptConfig::projections`] has the key heads, biases, dropout, QK-norm, rotary positions and initialisation.
+    /// Windows are left to the layer.
     ///
     /// # Errors
     /// As [`GptConfig::check`], or if there is no memory for a parameter.
@@ -522,7 +523,7 @@ type Maps<'a, T> = (&'a Capture<T>, &'a mut Vec<Tensor<T>>);
 fn joined<T: Real, I: Integer>(weights: Vec<Tensor<T>>, tokens: &Tensor<I>) -> Tensor<T> {
     let (leading, length) = (&tokens.shape()[..tokens.rank() - 1], tokens.size(-1));
     let batch: usize = leading.iter().product();
-    // Learned keys, if there are any, come after those of the tokens.
+    // Learned keys, if there are any, come after the keys of the tokens.
     let heads = |w: &Tensor<T>| if w.rank() == 3 { 1 } else { w.size(-3) };
     let parts: Vec<Tensor<T>> = weights
         .iter()

@@ -203,7 +203,7 @@ pub(super) fn config(text: &str) -> Result<GptConfig, ConfigError> {
     let rope = scaling.or(c.rope_parameters).unwrap_or_default();
     let partial = rope.partial_rotary_factor.or(c.partial_rotary_factor).unwrap_or(1.0);
     json::supported(&[
-        // Dropout here is also that of embeddings and outputs.
+        // Dropout here also applies to embeddings and outputs.
         ("attention_dropout", c.attention_dropout == 0.0, c.attention_dropout.to_string()),
         ("partial_rotary_factor", partial == 1.0, partial.to_string()),
         (

@@ -270,7 +270,7 @@ impl<T: Storable> Gpt<T> {
         if self.config().names == Names::Gpt2 && !self.config().bias {
             gpt2::add_biases(&mut dict, &family.shapes);
         }
-        // The attention may be another than that of the configuration.
+        // The attention may differ from the configuration.
         family.check(&dict, self.config().tied).map_err(|e| {
             config(ConfigError(format!("the parameters are not those of the configuration: {e:#}")))
         })?;

@@ -97,7 +97,7 @@ impl PackedDocuments {
             format!("none of the {} documents has two tokens", documents.len())
         })
         .or_panic();
-        // A stable sort: the order of equal lengths is that of the documents.
+        // A stable sort: documents of equal length stay in their order.
         pieces.sort_by_key(|piece| std::cmp::Reverse(piece.range.len()));
         let mut rows: Vec<Vec<Piece>> = Vec::new();
         // Rows by the space that is left in them.

@@ -159,7 +159,7 @@ impl Tokenizer {
     /// The tokens of a text. No special tokens are added.
     ///
     /// # Errors
-    /// If characters are not in the vocabulary, which only the one of characters can lack.
+    /// If characters are not in the vocabulary, which only happens with a tokenizer of characters.
     pub fn encode(&self, text: &str) -> Result<Vec<i64>, TextError> {
         Ok(self.encode_with_bytes(text)?.tokens)
     }

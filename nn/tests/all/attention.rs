@@ -8,6 +8,7 @@ use retrograd_nn::attention::{
     Align, Bias, KvCache, LongformerAttention, Mask, Past, Path, Sink, Spec, attend, attend_all,
 };
 use retrograd_nn::internals::additive_scores;
+use retrograd_support::random_tests;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
@@ -118,8 +119,8 @@ fn huge_sizes_do_not_overflow() {
     assert_eq!(cache.len(), 6);
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+random_tests! {
+    ProptestConfig::with_cases(24);
 
     /// The class of a tile agrees with its pairs, and the bits of its rows are exactly these.
     #[test]

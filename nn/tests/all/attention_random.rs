@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use retrograd_autograd::Var;
 use retrograd_nn::Pass;
 use retrograd_nn::attention::{Align, At, Bias, Mask, Path, Sink, Spec, attend};
+use retrograd_support::random::check;
 use retrograd_tensor::kernels::attention::TileMask;
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::{Real, Tensor};
@@ -292,8 +293,9 @@ fn results<T: Real>(
 #[test]
 fn tiled_agrees_with_composed_in_f64() {
     let worst = std::cell::Cell::new(0.0f64);
-    proptest!(ProptestConfig::with_cases(120), |(p in problems())| {
+    check(ProptestConfig::with_cases(120), problems(), |p| {
         worst.set(worst.get().max(run::<f64>(&p, 1e-12)?));
+        Ok(())
     });
     println!("tiled = composed on random problems, f64: worst {:.1e}", worst.get());
 }
@@ -301,8 +303,9 @@ fn tiled_agrees_with_composed_in_f64() {
 #[test]
 fn tiled_agrees_with_composed_in_f32() {
     let worst = std::cell::Cell::new(0.0f64);
-    proptest!(ProptestConfig::with_cases(120), |(p in problems())| {
+    check(ProptestConfig::with_cases(120), problems(), |p| {
         worst.set(worst.get().max(run::<f32>(&p, 1e-6)?));
+        Ok(())
     });
     println!("tiled = composed on random problems, f32: worst {:.1e}", worst.get());
 }

@@ -391,27 +391,9 @@ fn anything_else_is_refused() {
     let deep = format!("{{'a': {}}}", "(".repeat(1000));
     let closed = format!("{{'a': {}{}}}", "(".repeat(1000), ")".repeat(1000));
     let huge = "{'a': 18446744073709551616}";
-    for text in [
-        "",
-        "{",
-        "}",
-        "{'a'}",
-        "{'a':}",
-        "{'a': 1",
-        "{'a': 1 2}",
-        "{1: 2}",
-        "{'a': 1} x",
-        "{'a': (1",
-        "{'a': (1 2)}",
-        "{'a': 'b}",
-        "{'a': -1}",
-        "{'a': None}",
-        "{,}",
-        "{'a': (,)}",
-        &deep,
-        &closed,
-        huge,
-    ] {
+    let short = "|{|}|{'a'}|{'a':}|{'a': 1|{'a': 1 2}|{1: 2}|{'a': 1} x|{'a': (1|{'a': (1 2)}|\
+                 {'a': 'b}|{'a': -1}|{'a': None}|{,}|{'a': (,)}";
+    for text in short.split('|').chain([&deep[..], &closed, huge]) {
         assert_eq!(dictionary(text), None, "{text}");
     }
 }

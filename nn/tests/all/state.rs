@@ -3,6 +3,7 @@
 use crate::common::*;
 use proptest::prelude::*;
 use retrograd_nn::*;
+use retrograd_support::random_tests;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
@@ -328,8 +329,8 @@ fn any_layout_can_be_loaded() {
     assert_eq!(layer.bias.unwrap().value().to_vec(), [5.0, 5.0]);
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+random_tests! {
+    ProptestConfig::with_cases(64);
 
     /// After any edits of a state dict, either all of it is loaded or nothing.
     #[test]

@@ -9,6 +9,7 @@ use retrograd_nn::text::{
 };
 use retrograd_nn::{Gpt, Linear, Module, StateDict};
 use retrograd_support::panics_with;
+use retrograd_support::random_tests;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, ops::loss::CrossEntropy};
 use std::fs;
@@ -112,7 +113,9 @@ fn the_held_out_part_begins_where_nanogpt_divides() {
     }
 }
 
-proptest! {
+random_tests! {
+    ProptestConfig::default();
+
     #[test]
     fn a_division_keeps_every_character(
         texts in prop::collection::vec("[aé語]{0,6}", 0..8),

@@ -285,7 +285,7 @@ impl<T: Real> Tensor<T> {
     ///
     /// Products are matrix products over the common axes, from left to right. Without `->`
     /// the result has the letters that occur once, in alphabetical order. `...` stands for the axes that
-    /// are not named; those of several operands are aligned at the last one. An axis of size 1 is broadcast
+    /// are not named; in several operands they are aligned at the last one. An axis of size 1 is broadcast
     /// to the axis of the same name in other operands.
     ///
     /// # Panics

@@ -41,7 +41,7 @@ impl<I: Integer> Tensor<I> {
 impl<T: Real> Tensor<T> {
     /// How many elements lie in each of `bins` intervals of equal width from `min` to `max`; the last one
     /// includes `max`. Elements outside, and NaN, are not counted. If `min` and `max` are equal, the range is
-    /// that of the elements.
+    /// from the smallest element to the largest.
     ///
     /// # Panics
     /// If `bins` is 0, or the range is not finite or not in order.

@@ -134,7 +134,7 @@ impl<T: Real> Tensor<T> {
     }
 
     /// `(a · b) ∘ c`: the product of a `[.., m, k]` with a matrix `[k, n]`, each element times
-    /// that of `c` `[.., m, n]`.
+    /// the element of `c` `[.., m, n]`.
     ///
     /// # Panics
     /// If shapes do not agree.
@@ -282,7 +282,7 @@ type Added<'a, T> = Combine<'a, T, false>;
 type Multiplied<'a, T> = Combine<'a, T, true>;
 
 /// Multiplies by a row-major matrix if `TIMES`, else adds it. Its rows are `row_stride` apart: with 0, one row
-/// is that of all.
+/// serves all.
 struct Combine<'a, T, const TIMES: bool> {
     matrix: &'a [T],
     row_stride: usize,

@@ -75,7 +75,7 @@ impl<T: Element> Tensor<T> {
         replace("select_scatter", self, &layout, &source.into_tensor())
     }
 
-    /// A copy in which the elements at the positions of `layout`, counted in row-major order, are those of
+    /// A copy in which the elements at the positions of `layout`, counted in row-major order, are replaced by
     /// `source`, which is broadcast: [`Tensor::as_strided`] of the result is `source`.
     ///
     /// # Panics

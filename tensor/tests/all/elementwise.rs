@@ -6,6 +6,7 @@
 use crate::bounds::{Bounded, exact};
 use crate::common::{Rng, SPECIAL, everywhere, fused, layouts, near, same, shapes, ulp};
 use proptest::prelude::*;
+use retrograd_support::random_tests;
 use retrograd_tensor::ops::activation;
 use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise, Saves};
 use retrograd_tensor::ops::unary::{self, *};
@@ -360,11 +361,11 @@ fn pick<T: Real>(x: &Tensor<T>, index: &[usize]) -> f64 {
     x.at(&own).to_f64()
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+random_tests! {
+    ProptestConfig::with_cases(128);
 
     #[test]
-    fn broadcasting_pairs_the_right_elements((a, b, dims) in pairs(), seed: u64) {
+    fn broadcasting_pairs_the_right_elements((a, b, dims) in pairs(), seed in any::<u64>()) {
         let mut rng = Rng(seed);
         let (x, y): (Tensor<f32>, Tensor<f32>) = (rng.adversarial_values(&a), rng.adversarial_values(&b));
         for op in BINARY {
@@ -387,7 +388,7 @@ proptest! {
     }
 
     #[test]
-    fn selection_pairs_the_right_elements((a, b, dims) in pairs(), seed: u64) {
+    fn selection_pairs_the_right_elements((a, b, dims) in pairs(), seed in any::<u64>()) {
         let mut rng = Rng(seed);
         let (x, y): (Tensor<f64>, Tensor<f64>) = (rng.adversarial_values(&a), rng.adversarial_values(&b));
         let keep = Tensor::from_fn(dims.as_slice(), |_| rng.below(2) == 0);

@@ -3,6 +3,7 @@
 use crate::common::{Rng, indices, layouts, same};
 use proptest::prelude::*;
 use proptest::sample::select;
+use retrograd_support::random_tests;
 use retrograd_tensor::kernels::gemm::gemm;
 use retrograd_tensor::matrix::MatRef;
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -47,11 +48,11 @@ fn sizes() -> impl Strategy<Value = usize> {
     prop_oneof![3 => select(&SOME[1..]), 1 => select(&SOME[..])]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+random_tests! {
+    ProptestConfig::with_cases(96);
 
     #[test]
-    fn products_of_every_layout((m, k, n) in (sizes(), sizes(), sizes()), seed: u64) {
+    fn products_of_every_layout((m, k, n) in (sizes(), sizes(), sizes()), seed in any::<u64>()) {
         let mut rng = Rng(seed);
         let (a, b): (Tensor<f32>, Tensor<f32>) = (rng.normals(&[m, k]), rng.normals(&[k, n]));
         let want = a.matmul(&b);
@@ -74,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn products_of_broadcast_operands((m, k, n) in (sizes(), sizes(), sizes()), seed: u64) {
+    fn products_of_broadcast_operands((m, k, n) in (sizes(), sizes(), sizes()), seed in any::<u64>()) {
         let mut rng = Rng(seed);
         let row: Tensor<f32> = rng.normals(&[1, k]);
         let column: Tensor<f32> = rng.normals(&[k, 1]);
@@ -92,7 +93,7 @@ proptest! {
     fn batches(
         (m, k, n) in (0usize..9, 0usize..9, 0usize..9),
         batch in prop::collection::vec(0usize..4, 0..=3),
-        seed: u64,
+        seed in any::<u64>(),
     ) {
         let mut rng = Rng(seed);
         let mut operand = |r: usize, c: usize| -> Tensor<f32> {
@@ -120,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn einsum_equals_loops(seed: u64) {
+    fn einsum_equals_loops(seed in any::<u64>()) {
         let mut rng = Rng(seed);
         let sizes = [1 + rng.below(3), rng.below(4), 1 + rng.below(2), 3];
         let count = 1 + rng.below(3);

@@ -2,6 +2,7 @@
 
 use crate::common::{Rng, bits, everywhere, indices, layouts, same, shapes};
 use proptest::prelude::*;
+use retrograd_support::random_tests;
 use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::{AxisSet, Real, Tensor, with_threads};
@@ -93,11 +94,11 @@ fn against_the_model<T: Real>(x: &Tensor<T>, axes: AxisSet) {
     assert_eq!(x.mean_keepdim(axes).shape(), kept.shape());
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+random_tests! {
+    ProptestConfig::with_cases(192);
 
     #[test]
-    fn reductions_over_any_axes_equal_loops(dims in shapes(5), seed: u64) {
+    fn reductions_over_any_axes_equal_loops(dims in shapes(5), seed in any::<u64>()) {
         let x: Tensor<f32> = Rng(seed).normals(&dims);
         let axes = axis_sets(dims.len(), seed);
         against_the_model(&x, axes);
@@ -107,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn reductions_along_one_axis_equal_loops(dims in shapes(4), seed: u64) {
+    fn reductions_along_one_axis_equal_loops(dims in shapes(4), seed in any::<u64>()) {
         prop_assume!(!dims.is_empty());
         let mut rng = Rng(seed);
         let axis = rng.below(dims.len());
@@ -145,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn products_of_the_other_elements_equal_loops(dims in shapes(3), seed: u64, zeros in 0usize..3) {
+    fn products_of_the_other_elements_equal_loops(dims in shapes(3), seed in any::<u64>(), zeros in 0usize..3) {
         let mut rng = Rng(seed);
         // Powers of two and zeros: exact in any order, without overflow.
         let mut data: Vec<f64> = (0..dims.iter().product())

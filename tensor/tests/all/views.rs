@@ -2,6 +2,7 @@
 
 use crate::common::{Rng, bits, indices, shapes};
 use proptest::prelude::*;
+use retrograd_support::random_tests;
 use retrograd_tensor::{INFER, Tensor};
 
 /// Sizes, and the number of the source element of every element in row-major order.
@@ -253,8 +254,8 @@ fn check(x: &Tensor<f32>, m: &Model) {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+random_tests! {
+    ProptestConfig::with_cases(512);
 
     #[test]
     fn chains_of_views_show_the_elements_of_the_model(dims in shapes(5), steps in steps()) {
@@ -299,7 +300,7 @@ proptest! {
     }
 
     #[test]
-    fn as_strided_and_its_adjoint_are_adjoint(dims in shapes(4), steps in steps(), seed: u64) {
+    fn as_strided_and_its_adjoint_are_adjoint(dims in shapes(4), steps in steps(), seed in any::<u64>()) {
         // The layout of the model over a contiguous tensor, by replaying views on one.
         let mut v = Tensor::from_vec((0..dims.iter().product()).map(|i| i as f32).collect(), dims.as_slice());
         let mut model = Model::new(&dims);

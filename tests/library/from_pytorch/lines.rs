@@ -202,7 +202,8 @@ pub fn shapes(p: &mut Printer) {
 // # Autograd
 //
 // A `Tensor` has no gradient. A `Var` is a tensor in a graph: a leaf, whose gradient is wanted, or a constant.
-// `backward` returns the gradients as a value, so there is nothing to set to zero.
+// `backward` returns the gradients as a value, so there is nothing to set to zero. It frees the graph. `grad` records its
+// own operations and keeps the graph, always: as with `create_graph=True`, which sets `retain_graph=True`.
 
 pub fn autograd(p: &mut Printer) {
     // py: w = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)

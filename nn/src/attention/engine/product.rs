@@ -12,25 +12,25 @@ static MIX: Op = Op::new("attention_mix", &["p", "v"])
     .kind(Kind::Product("…qk,…kd->…qd"))
     .formula("y = p v, without masked elements", "dp = g vᵀ\ndv = pᵀ g");
 
-/// `a · bᵀ` over the last two axes. Its gradient skips zeros as [`mix`] does.
-pub(crate) fn scores<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
-    let value = a.value().matmul(&b.value().t());
-    Var::from_op(&SCORES, value, [a, b], |[a, b]| {
-        let (a, b) = (a.save_if(b.needs_grad()), b.save_if(a.needs_grad()));
+/// `q · kᵀ` over the last two axes. Its gradient skips zeros as [`mix`] does.
+pub(crate) fn scores<T: Real>(q: &Var<T>, k: &Var<T>) -> Var<T> {
+    let value = q.value().matmul(&k.value().t());
+    Var::from_op(&SCORES, value, [q, k], |[q, k]| {
+        let (q, k) = (q.save_if(k.needs_grad()), k.save_if(q.needs_grad()));
         move |cx, g| {
-            InputGrads::of(&a, || mix(g, &cx.input(&b))).and(&b, || mix(&g.t(), &cx.input(&a)))
+            InputGrads::of(&q, || mix(g, &cx.input(&k))).and(&k, || mix(&g.t(), &cx.input(&q)))
         }
     })
 }
 
-/// `a · b` over the last two axes, where a zero in `a` times any element of `b`, even NaN, is 0.
-pub(crate) fn mix<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
-    let value = a.value().matmul_skipping_zeros(b.value());
-    Var::from_op(&MIX, value, [a, b], |[a, b]| {
-        let (a, b) = (a.save(), b.save_if(a.needs_grad()));
+/// `p · v` over the last two axes, where a zero in `p` times any element of `v`, even NaN, is 0.
+pub(crate) fn mix<T: Real>(p: &Var<T>, v: &Var<T>) -> Var<T> {
+    let value = p.value().matmul_skipping_zeros(v.value());
+    Var::from_op(&MIX, value, [p, v], |[p, v]| {
+        let (p, v) = (p.save(), v.save_if(p.needs_grad()));
         move |cx, g| {
-            InputGrads::of(&a, || zero_if_masked(a.value(), &scores(g, &cx.input(&b))))
-                .and(&b, || mix(&cx.input(&a).t(), g))
+            InputGrads::of(&p, || zero_if_masked(p.value(), &scores(g, &cx.input(&v))))
+                .and(&v, || mix(&cx.input(&p).t(), g))
         }
     })
 }

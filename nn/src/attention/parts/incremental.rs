@@ -48,7 +48,7 @@ pub trait Incremental<T: Real = f32>: Module<T> {
     }
 
     /// The output for the next tokens `x` of a sequence. The cache contains the keys and values of
-    /// earlier tokens, and those of `x` are appended. Without gradients, in evaluation: dropout in
+    /// earlier tokens, to which it appends the keys and values of `x`. Without gradients, in evaluation: dropout in
     /// the spec has no effect.
     ///
     /// With a causal mask, any division of a sequence into steps gives the outputs of

@@ -53,9 +53,9 @@ pub(crate) fn attend_by_scores<T: Real>(
     attend(&q, &k, &values.unsqueeze(-3), &spec).squeeze(-3)
 }
 
-/// `s_ij = vᵀ tanh(q_i + k_j)`: `[.., Lq, a]`, `[.., Lk, a]` and `[a]` to `[.., Lq, Lk]`.
+/// `s_ij = wᵀ tanh(q_i + k_j)`: `[.., Lq, a]`, `[.., Lk, a]` and `[a]` to `[.., Lq, Lk]`.
 #[track_caller]
-pub fn additive_scores<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
+pub fn additive_scores<T: Real>(q: &Var<T>, k: &Var<T>, w: &Var<T>) -> Var<T> {
     let valid = q.rank() == k.rank() && q.rank() >= 2 && q.size(-1) == k.size(-1);
     require(valid, "additive attention", ErrorKind::Mismatch, || {
         format!("queries {:?} and keys {:?} have different ranks or widths", q.shape(), k.shape())
@@ -64,14 +64,14 @@ pub fn additive_scores<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
     let parts: Vec<Tensor<T>> = query_tiles(q.value(), k.value())
         .map(|(first, n)| {
             let t = hidden(&q.value().narrow(-2, first, n), k.value());
-            t.mul(v.value()).sum(-1)
+            t.mul(w.value()).sum(-1)
         })
         .collect();
     let scores = Tensor::cat(&parts.iter().collect::<Vec<_>>(), -2);
-    let [scores] = Var::from_fused(&ADDITIVE_SCORES, [scores], [q, k, v], |[q, k, v]| Scores {
+    let [scores] = Var::from_fused(&ADDITIVE_SCORES, [scores], [q, k, w], |[q, k, w]| Scores {
         q: q.save(),
         k: k.save(),
-        v: v.save(),
+        w: w.save(),
     });
     scores
 }
@@ -92,33 +92,33 @@ fn query_tiles<T: Real>(q: &Tensor<T>, k: &Tensor<T>) -> impl Iterator<Item = (u
 struct Scores<T: Real> {
     q: Slot<T>,
     k: Slot<T>,
-    v: Slot<T>,
+    w: Slot<T>,
 }
 
 impl<T: Real> Fused<T> for Scores<T> {
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
-        let [q, k, v] = [&self.q, &self.k, &self.v].map(Slot::value);
-        let (mut dq, mut dk, mut dv) =
-            (Vec::new(), Tensor::zeros(k.shape()), Tensor::zeros(v.shape()));
+        let [q, k, w] = [&self.q, &self.k, &self.w].map(Slot::value);
+        let (mut dq, mut dk, mut dw) =
+            (Vec::new(), Tensor::zeros(k.shape()), Tensor::zeros(w.shape()));
         for (first, n) in query_tiles(q, k) {
             let t = hidden(&q.narrow(-2, first, n), k);
             // A NaN of a masked key must not spread: `g` is 0 there, and so must be the gradients.
             let t = t.masked_fill(&t.ne(&t), T::ZERO);
             let g = g.narrow(-2, first, n).unsqueeze(-1);
-            dv = dv.add(&g.mul(&t).sum_to(v.shape()));
+            dw = dw.add(&g.mul(&t).sum_to(w.shape()));
             let slope = t.square().neg().add_scalar(T::ONE);
-            let d = g.mul(v).mul(&slope);
+            let d = g.mul(w).mul(&slope);
             dq.push(d.sum(-2));
             dk = dk.add(&d.sum(-3));
         }
         let dq = Tensor::cat(&dq.iter().collect::<Vec<_>>(), -2);
-        InputGrads::of(&self.q, || dq).and(&self.k, || dk).and(&self.v, || dv)
+        InputGrads::of(&self.q, || dq).and(&self.k, || dk).and(&self.w, || dw)
     }
 
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
-        let [q, k, v] = [&self.q, &self.k, &self.v].map(|input| cx.input(input));
+        let [q, k, w] = [&self.q, &self.k, &self.w].map(|input| cx.input(input));
         let sums = q.unsqueeze(-2).add(&k.unsqueeze(-3));
         let nan = sums.value().ne(sums.value());
-        [sums.masked_fill(&nan, T::ZERO).tanh().mul(&v).sum(-1)]
+        [sums.masked_fill(&nan, T::ZERO).tanh().mul(&w).sum(-1)]
     }
 }

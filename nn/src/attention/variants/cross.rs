@@ -19,7 +19,7 @@ use retrograd_tensor::random::Rng;
 /// ```
 ///
 /// `x₁` is `[Lq, d₁]` or `[B, Lq, d₁]` and `x₂` `[Lk, d₂]` or `[B, Lk, d₂]`; widths and lengths
-/// may differ. The result is `[.., Lq, d_v]`. The work is `O(Lq Lk (d_k + d_v))` and that of the
+/// may differ. The result is `[.., Lq, d_v]`. The work is `O(Lq Lk (d_k + d_v))` and the
 /// projections. The output of a query that attends to no key (if `Lk` is 0, say) is 0.
 ///
 /// With `x₁ = x₂` it is [`SelfAttention`](crate::attention::SelfAttention). Parameters: `W_query`

@@ -40,7 +40,7 @@ pub fn attend_with_memory<T: Real>(
     attend(q, &joined(k, memory_k), &joined(v, memory_v), &spec)
 }
 
-/// Multi-head attention with `M` learned keys and values per key head in addition to those of the
+/// Multi-head attention with `M` learned keys and values per key head beside the keys and values of the
 /// sequence; in place of a feed-forward layer, or as sinks.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L (L + M) · H D)` and the work of the projections.

@@ -15,7 +15,7 @@ use retrograd_tensor::random::Rng;
 ///
 /// `[.., L, width]` to `[.., n, width]`, with work of `O(n · L)`. The result does not depend on the
 /// order of the sequence. Parameters: `latents` `[n, width]`, normal with deviation 0.02 initially,
-/// and those of [`Projections`]. It is cross-attention from the latents, and the core of Perceiver
+/// and the parameters of [`Projections`]. It is cross-attention from the latents, and the core of Perceiver
 /// (Jaegle et al. 2021, arXiv 2103.03206) and of pooling by multi-head attention in Set Transformer
 /// (Lee et al. 2018, 1810.00825), both of which add a residual connection, a norm and a
 /// feed-forward layer.

@@ -16,7 +16,7 @@ use retrograd_tensor::random::Rng;
 /// o = dropout(softmax(q · kᵀ / √d_k, masked)) · v
 /// ```
 ///
-/// `[L, d_in]` or `[B, L, d_in]` to `[.., L, d_v]`. The work is `O(L² (d_k + d_v))` and that of
+/// `[L, d_in]` or `[B, L, d_in]` to `[.., L, d_v]`. The work is `O(L² (d_k + d_v))` and, for
 /// the projections, `O(L d_in (d_k + d_v))`. Vaswani et al. 2017 (arXiv 1706.03762).
 ///
 /// The mask makes it full, causal or padded attention: `Mask::full()`, `Mask::causal()`,

@@ -76,7 +76,7 @@ impl<T: Real> TransformerXlAttention<T> {
         TransformerXlAttention { projections, r_net, r_w_bias, r_r_bias }
     }
 
-    /// The output for `x`; `spec` may restrict the attention further. Position 0 is that of the
+    /// The output for `x`; `spec` may restrict the attention further. Position 0 is the
     /// first token of the memory.
     ///
     /// # Panics

@@ -101,6 +101,9 @@ impl fmt::Display for Row {
     }
 }
 
+/// The results for these inputs.
+type Computation<'a> = dyn Fn(&[Var<f64>]) -> Vec<Var<f64>> + 'a;
+
 /// Statements of equality. Repeated checks of a statement, in several cases, share a row.
 #[derive(Debug)]
 pub struct Table {
@@ -148,8 +151,20 @@ impl Table {
         a: impl Fn(&[Var<f64>]) -> A,
         b: impl Fn(&[Var<f64>]) -> B,
     ) {
+        self.same_results(statement, inputs, &|x| a(x).vars(), &|x| b(x).vars());
+    }
+
+    /// [`Table::same`] without the types of the functions, compiled once.
+    #[track_caller]
+    fn same_results(
+        &mut self,
+        statement: &str,
+        inputs: &[Tensor<f64>],
+        a: &Computation<'_>,
+        b: &Computation<'_>,
+    ) {
         let leaves: Vec<_> = inputs.iter().cloned().map(Var::leaf).collect();
-        self.vars(statement, &a(&leaves).vars(), &b(&leaves).vars(), &leaves);
+        self.vars(statement, &a(&leaves), &b(&leaves), &leaves);
     }
 
     /// Compares results that were computed before, and their gradients by `leaves`, each of which

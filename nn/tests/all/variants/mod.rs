@@ -9,7 +9,7 @@ use retrograd_autograd::Var;
 use retrograd_autograd::check::Report;
 use retrograd_nn::Module;
 use retrograd_nn::attention::{HeadSizes, Projections};
-use retrograd_nn::testing::check_variant;
+use retrograd_nn::testing::{VariantReport, check_variant};
 use retrograd_study::record::{What, find_nonfinite, record};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
@@ -25,10 +25,17 @@ fn row<M: Module<f64> + Sync>(
     shapes: &[&[usize]],
     run: impl Fn(&M, &[Var<f64>]) -> Var<f64> + Sync,
 ) {
-    let inputs: Vec<_> = (5..).zip(shapes).map(|(seed, shape)| randn(shape, seed)).collect();
+    let inputs = inputs(shapes);
     let module = build(&mut Rng::new(1));
     check_record(name, &inputs, &|x| run(&module, x));
-    let r = check_variant(name, build, &inputs, run);
+    print_report(name, &check_variant(name, build, &inputs, run));
+}
+
+fn inputs(shapes: &[&[usize]]) -> Vec<Tensor<f64>> {
+    (5..).zip(shapes).map(|(seed, shape)| randn(shape, seed)).collect()
+}
+
+fn print_report(name: &str, r: &VariantReport) {
     let worst = |report: &Report| report.worst.as_ref().map_or(0.0, |w| w.error);
     println!(
         "{name:48} {:3} parameters {:6} first {:.1e} {:6} second {:.1e}",

@@ -65,7 +65,7 @@ pub(super) enum Kind {
     },
     /// A function of sequence, head, query position and key position, with a name for printing.
     Function(&'static str, Arc<dyn Fn(At) -> bool + Send + Sync>),
-    /// A mask where the position of a query is moved by the shift of its sequence, or the one for all.
+    /// A mask where the position of a query is moved by the shift of its sequence, or by one shift for all.
     Shifted(Arc<Kind>, Arc<[isize]>),
     /// Pairs of both masks.
     And(Arc<Kind>, Arc<Kind>),

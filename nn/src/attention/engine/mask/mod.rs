@@ -38,7 +38,7 @@ impl Mask {
         Mask(Kind::Full)
     }
 
-    /// Causal: keys up to the position of the query. The positions of queries are those of
+    /// Causal: keys up to the position of the query. The positions of queries follow from
     /// [`Align`], which has to be given where there are more or fewer queries than keys and no cache.
     ///
     /// ```
@@ -51,8 +51,8 @@ impl Mask {
     }
 
     /// A sliding window: `left` keys before the position of the query, the key at its position, and
-    /// `right` keys after it. (A "sliding window of w tokens" is often `left = w - 1`.) A side that is `None`
-    /// has no bound.
+    /// `right` keys after it. A side that is `None` has no bound. The `sliding_window = w` of
+    /// Hugging Face's transformers and of Mistral counts the query, too: it is `window(w - 1, 0)`.
     ///
     /// ```
     /// use retrograd::nn::attention::{Align, Mask};
