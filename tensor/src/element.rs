@@ -131,7 +131,7 @@ impl Integer for u32 {
 /// Number types with arithmetic progressions, for [`Tensor::arange`](crate::Tensor::arange).
 pub trait Steps: Element {
     /// The type of the bounds and the step: `f64` for floats, `i64` for integers.
-    type Bound: Copy + Display;
+    type Bound: Copy + Display + Send + Sync;
     /// The number of elements in `start, start + step, ..` before `stop`; `None` if it is not
     /// finite.
     fn count(start: Self::Bound, stop: Self::Bound, step: Self::Bound) -> Option<usize>;

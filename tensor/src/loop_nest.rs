@@ -49,6 +49,13 @@ impl<const K: usize> LoopNest<K> {
         nest
     }
 
+    /// The loop over the elements of a slice.
+    pub fn contiguous(len: usize) -> LoopNest<K> {
+        let shape = Shape::from([len]);
+        let layout = Layout::contiguous(shape);
+        LoopNest::new(&shape, [&layout; K])
+    }
+
     /// The length of a full run: the size of the innermost axis.
     pub fn run_len(&self) -> usize {
         self.dims[self.rank - 1]

@@ -1,10 +1,12 @@
 //! Tensors: constructors, access to elements and conversions.
 
+use crate::cost::Cost;
 use crate::element::{Element, Float, Integer, Steps};
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
 use crate::observe::{self, KernelCall};
+use crate::par;
 use crate::shape::{IntoShape, Shape};
 use crate::storage::Storage;
 use crate::transpose;
@@ -42,7 +44,11 @@ impl<T: Element> Tensor<T> {
         require(data.len() == shape.numel(), "from_vec", ErrorKind::Length, || {
             format!("shape {shape:?} needs {} elements, got {}", shape.numel(), data.len())
         })?;
-        Tensor::try_build("from_vec", shape, |out| out.copy_from_slice(&data))
+        Tensor::try_build("from_vec", shape, |out| {
+            par::fill(out, Cost::MOVE.chunk_len(), Cost::MOVE, |first, out| {
+                out.copy_from_slice(&data[first..first + out.len()]);
+            });
+        })
     }
 
     /// A row-major tensor of the given elements.
@@ -70,7 +76,9 @@ impl<T: Element> Tensor<T> {
         let shape = shape.into();
         // A number is not worth a report.
         let call = if shape.rank() > 0 { observe::begin() } else { None };
-        let out = Tensor::build("full", shape, |out| out.fill(x));
+        let out = Tensor::build("full", shape, |out| {
+            par::fill(out, Cost::MOVE.chunk_len(), Cost::MOVE, |_, out| out.fill(x));
+        });
         observe::end(call, || out.moved("full", "fill", 0));
         out
     }
@@ -183,6 +191,18 @@ impl<T: Element> Tensor<T> {
     }
 }
 
+impl<T: Element> Tensor<T> {
+    /// A vector of `n` elements, each a function of its position.
+    #[track_caller]
+    fn from_positions(n: usize, f: impl Fn(usize) -> T + Send + Sync) -> Tensor<T> {
+        Tensor::build("arange", [n].into(), |out| {
+            par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
+                out.iter_mut().zip(first..).for_each(|(x, i)| *x = f(i));
+            });
+        })
+    }
+}
+
 /// # Constructors of sequences
 impl<T: Steps> Tensor<T> {
     /// `start, start + step, ..` up to but not including `stop`, which are `f64` for floats and
@@ -203,8 +223,7 @@ impl<T: Steps> Tensor<T> {
             format!("{start}..{stop} by {step} has no finite length")
         })
         .or_panic();
-        let n = n.unwrap_or(0);
-        Tensor::from_fn([n], |i| T::nth(start, step, i[0]))
+        Tensor::from_positions(n.unwrap_or(0), |i| T::nth(start, step, i))
     }
 }
 
@@ -219,37 +238,13 @@ impl<T: Float> Tensor<T> {
     #[track_caller]
     pub fn linspace(start: f64, stop: f64, n: usize) -> Tensor<T> {
         let step = if n > 1 { (stop - start) / (n - 1) as f64 } else { 0.0 };
-        Tensor::from_fn([n], |i| {
+        Tensor::from_positions(n, |i| {
             // From the nearer end, so that both are exact.
-            let i = i[0];
             T::from_f64(if 2 * i < n {
                 start + step * i as f64
             } else {
                 stop - step * (n - 1 - i) as f64
             })
-        })
-    }
-
-    /// A row per index: 1 at the index, 0 elsewhere. Shape `[.., classes]`.
-    ///
-    /// # Panics
-    /// If an index is outside `0..classes`.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let x = Tensor::<f32>::one_hot(&Tensor::from([2i64, 0]), 3);
-    /// assert_eq!(x.to_vec(), [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
-    /// ```
-    #[track_caller]
-    pub fn one_hot<I: Integer>(indices: &Tensor<I>, classes: usize) -> Tensor<T> {
-        let mut dims = indices.shape().to_vec();
-        dims.push(classes);
-        let rows = indices.resolve_indices("one_hot", classes);
-        Tensor::build("one_hot", dims.into(), |out| {
-            out.fill(T::ZERO);
-            for (row, &i) in rows.iter().enumerate() {
-                out[row * classes + i] = T::ONE;
-            }
         })
     }
 }
@@ -264,24 +259,7 @@ impl<I: Integer> Tensor<I> {
     /// ```
     #[track_caller]
     pub fn indices(n: usize) -> Tensor<I> {
-        Tensor::from_fn([n], |i| I::from_usize(i[0]))
-    }
-
-    /// The elements as indices below `len`, in row-major order.
-    #[track_caller]
-    pub(crate) fn resolve_indices(&self, op: &'static str, len: usize) -> Vec<usize> {
-        let data = self.contiguous();
-        let mut out = Vec::with_capacity(data.numel());
-        for (at, i) in data.as_slice().iter().enumerate() {
-            match i.index_in(len) {
-                Some(i) => out.push(i),
-                None => {
-                    let text = format!("index {i} at position {at} is outside 0..{len}");
-                    Err(ShapeError::new(op, ErrorKind::Index, text)).or_panic()
-                }
-            }
-        }
-        out
+        Tensor::from_positions(n, I::from_usize)
     }
 }
 

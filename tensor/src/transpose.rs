@@ -1,6 +1,6 @@
-//! Copies to row-major order, tiled where axes are transposed.
+//! Transposed operands, tile by tile.
 //!
-//! Copying a transposed operand element by element uses one element of a cache line and returns to
+//! Reading a transposed operand element by element uses one element of a cache line and returns to
 //! the line a whole row later, when it has been evicted. A tile of 16 × 16 is read along the
 //! contiguous axis, transposed in a buffer that stays in the L1 cache, and written along the other
 //! axis.
@@ -9,8 +9,121 @@ use crate::cost::Cost;
 use crate::loop_nest::{LoopNest, gather};
 use crate::par;
 
-/// Rows and columns of a tile: a cache line of `f32`.
-const SIDE: usize = 16;
+/// Rows and columns that are transposed together: a cache line of `f32`.
+const LINE: usize = 16;
+/// Rows and columns of a tile. Each page of memory is visited once a tile, so it should have several lines of it:
+/// finding a page takes longer than reading a line.
+pub const SIDE: usize = 64;
+/// Elements of a tile.
+pub const TILE: usize = SIDE * SIDE;
+
+/// `out[i * width + j] = data[start + i + j * stride]` for `rows × columns` elements: columns are contiguous
+/// in `data`, rows in `out`.
+pub fn transpose<T: Copy + Default>(
+    data: &[T],
+    start: usize,
+    stride: isize,
+    [rows, columns]: [usize; 2],
+    out: &mut [T],
+    width: usize,
+) {
+    let mut tile = [[T::default(); LINE]; LINE];
+    for top in (0..rows).step_by(LINE) {
+        let n = LINE.min(rows - top);
+        for left in (0..columns).step_by(LINE) {
+            let m = LINE.min(columns - left);
+            let start = (start + top) as isize + left as isize * stride;
+            for (j, line) in tile[..m].iter_mut().enumerate() {
+                let source = &data[(start + j as isize * stride) as usize..][..n];
+                match <&[T; LINE]>::try_from(source) {
+                    Ok(whole) => *line = *whole,
+                    Err(_) => line[..n].copy_from_slice(source),
+                }
+            }
+            for i in 0..n {
+                let to = &mut out[(top + i) * width + left..][..m];
+                // A plain loop of known length: a closure may stay a call.
+                match <&mut [T; LINE]>::try_from(&mut *to) {
+                    Ok(whole) => {
+                        for j in 0..LINE {
+                            whole[j] = tile[j][i];
+                        }
+                    }
+                    Err(_) => to.iter_mut().zip(&tile).for_each(|(y, line)| *y = line[i]),
+                }
+            }
+        }
+    }
+}
+
+/// The division of an output into tiles, if an operand is contiguous along another axis than the last. The
+/// output is a sequence of slabs, one for each index of that axis (and of the axes before it). A tile has
+/// rows of adjacent slabs.
+pub struct Tiles<'a, const K: usize> {
+    nest: &'a LoopNest<K>,
+    axis: usize,
+    /// The number of elements of a slab.
+    slab: usize,
+}
+
+/// Where a tile is.
+pub struct Tile<const K: usize> {
+    /// Its first element in each operand.
+    pub start: [usize; K],
+    /// Rows and columns.
+    pub size: [usize; 2],
+}
+
+impl<'a, const K: usize> Tiles<'a, K> {
+    pub fn new(nest: &'a LoopNest<K>) -> Option<Self> {
+        let dims = nest.dims();
+        let last = dims.len() - 1;
+        if dims[last] < LINE / 2 {
+            return None;
+        }
+        let transposed = (0..K).map(|k| nest.strides(k)).filter(|s| !matches!(s[last], 0 | 1));
+        let axis = transposed
+            .filter_map(|s| (0..last).find(|&i| s[i] == 1 && dims[i] >= LINE / 2))
+            .next()?;
+        let slab = dims[axis + 1..].iter().product();
+        Some(Tiles { nest, axis, slab })
+    }
+
+    /// The distance from a row of a tile to the next, in the output.
+    pub fn slab(&self) -> usize {
+        self.slab
+    }
+
+    /// The distance from a row of a tile to the next, in an operand.
+    pub fn step(&self, k: usize) -> isize {
+        self.nest.strides(k)[self.axis]
+    }
+
+    /// The number of elements in a chunk: whole slabs.
+    pub fn chunk_len(&self, cost: Cost) -> usize {
+        cost.units_per_chunk(self.slab).next_multiple_of(SIDE) * self.slab
+    }
+
+    /// Calls `f` with each tile of a chunk and the output from its first element to its last one.
+    pub fn each<T>(&self, first: usize, mut out: &mut [T], f: &mut dyn FnMut(Tile<K>, &mut [T])) {
+        let size = self.nest.dims()[self.axis];
+        let mut at = first / self.slab;
+        while !out.is_empty() {
+            // Slabs must be adjacent in memory.
+            let n = SIDE.min(out.len() / self.slab).min(size - at % size);
+            let (slabs, rest) = out.split_at_mut(n * self.slab);
+            let mut cursor = self.nest.cursor(at * self.slab);
+            let mut done = 0;
+            while done < self.slab {
+                let (m, start) = cursor.next(SIDE);
+                let end = (n - 1) * self.slab + done + m;
+                f(Tile { start, size: [n, m] }, &mut slabs[done..end]);
+                done += m;
+            }
+            (at, out) = (at + n, rest);
+        }
+    }
+}
 
 /// Writes the elements of an operand in row-major order, for any strides. Returns how.
 #[inline(never)]
@@ -19,8 +132,12 @@ pub fn copy<T: Copy + Default + Send + Sync>(
     data: &[T],
     out: &mut [T],
 ) -> &'static str {
-    if let Some(transposed) = Transposed::new(nest) {
-        transposed.copy(data, out);
+    if let Some(tiles) = Tiles::new(nest) {
+        par::fill(out, tiles.chunk_len(Cost::MOVE), Cost::MOVE, |first, out| {
+            tiles.each(first, out, &mut |Tile { start: [start], size }, out| {
+                transpose(data, start, nest.stride(0), size, out, tiles.slab());
+            });
+        });
         return "transposed tiles";
     }
     par::fill(out, Cost::MOVE.chunk_len(), Cost::MOVE, |first, part| {
@@ -33,71 +150,4 @@ pub fn copy<T: Copy + Default + Send + Sync>(
         }
     });
     if nest.stride(0) == 1 { "contiguous runs" } else { "strided runs" }
-}
-
-/// An operand that is contiguous along another axis than the last. The output is a sequence of
-/// slabs, one for each index of that axis (and of the axes before it).
-struct Transposed<'a> {
-    nest: &'a LoopNest<1>,
-    /// The size of the contiguous axis.
-    size: usize,
-    /// The number of elements of a slab, and of its last axis.
-    slab: usize,
-    width: usize,
-}
-
-impl<'a> Transposed<'a> {
-    fn new(nest: &'a LoopNest<1>) -> Option<Self> {
-        let (dims, strides) = (nest.dims(), nest.strides(0));
-        let last = dims.len() - 1;
-        if strides[last] == 1 || dims[last] < SIDE / 2 {
-            return None;
-        }
-        let axis = (0..last).find(|&i| strides[i] == 1 && dims[i] >= SIDE / 2)?;
-        let slab = dims[axis + 1..].iter().product();
-        Some(Transposed { nest, size: dims[axis], slab, width: dims[last] })
-    }
-
-    fn copy<T: Copy + Default + Send + Sync>(&self, data: &[T], out: &mut [T]) {
-        let slabs = Cost::MOVE.units_per_chunk(self.slab).next_multiple_of(SIDE);
-        par::fill(out, slabs * self.slab, Cost::MOVE, |first, out| {
-            let (mut at, end) = (first / self.slab, (first + out.len()) / self.slab);
-            let mut out = out;
-            while at < end {
-                // At most `SIDE` slabs, which must be adjacent in memory.
-                let n = SIDE.min(end - at).min(self.size - at % self.size);
-                let (part, rest) = out.split_at_mut(n * self.slab);
-                self.slabs(data, at, n, part);
-                (at, out) = (at + n, rest);
-            }
-        });
-    }
-
-    /// Writes `n` slabs that are adjacent in memory, from index `at` on.
-    fn slabs<T: Copy + Default>(&self, data: &[T], at: usize, n: usize, out: &mut [T]) {
-        let stride = self.nest.stride(0);
-        let mut tile = [[T::default(); SIDE]; SIDE];
-        let mut cursor = self.nest.cursor(at * self.slab);
-        for row in (0..self.slab).step_by(self.width) {
-            for column in (0..self.width).step_by(SIDE) {
-                let m = SIDE.min(self.width - column);
-                let (_, [start]) = cursor.next(m);
-                for (j, line) in tile[..m].iter_mut().enumerate() {
-                    let from = (start as isize + j as isize * stride) as usize;
-                    let source = &data[from..from + n];
-                    match <&[T; SIDE]>::try_from(source) {
-                        Ok(whole) => *line = *whole,
-                        Err(_) => line[..n].copy_from_slice(source),
-                    }
-                }
-                for i in 0..n {
-                    let to = &mut out[i * self.slab + row + column..][..m];
-                    match <&mut [T; SIDE]>::try_from(&mut *to) {
-                        Ok(whole) => *whole = std::array::from_fn(|j| tile[j][i]),
-                        Err(_) => to.iter_mut().zip(&tile).for_each(|(y, line)| *y = line[i]),
-                    }
-                }
-            }
-        }
-    }
 }

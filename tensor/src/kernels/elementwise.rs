@@ -16,6 +16,7 @@ use crate::simd::{
     Kernel, Lanes, Level, PREFETCH_DISTANCE, needs_software_prefetch, prefetch_l1, prefetch_l2,
 };
 use crate::tensor::Tensor;
+use crate::transpose::{TILE, Tile, Tiles, transpose};
 
 /// A formula from `K` numbers to one.
 pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
@@ -36,6 +37,8 @@ const SMALL_BUFFER: usize = 256;
 struct Block<T, const N: usize>([T; N]);
 /// Runs shorter than this are copied to a buffer, several at a time.
 const SHORT_RUN: usize = 32;
+/// Runs shorter than this are copied element by element.
+const TINY_RUN: usize = 8;
 
 /// The shape that all operands broadcast to.
 #[track_caller]
@@ -98,6 +101,7 @@ fn observed<T: Real, const K: usize>(
             Access::Contiguous => "contiguous",
             Access::ShortRuns => "short runs copied",
             Access::Strided => "strided runs copied",
+            Access::Transposed => "transposed tiles",
         };
         let read = x.iter().map(|x| x.distinct_bytes()).sum();
         let each = operations().unwrap_or(1);
@@ -127,7 +131,9 @@ struct Runs<'a, T, const K: usize> {
     start: [usize; K],
     step: [isize; K],
     len: usize,
+    /// The output from the first element to the last, and the distance from each run to the next.
     out: &'a mut [T],
+    out_step: usize,
     /// Whether to prefetch.
     prefetches: bool,
 }
@@ -144,7 +150,7 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Apply<'_, '_, 
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let Runs { x, start, step, len, out, prefetches } = self.runs;
+        let Runs { x, start, step, len, out, out_step, prefetches } = self.runs;
         let (mut done, len) = (0, *len);
         while done < out.len() {
             let x = lane_arrays::parts(x, *start, len);
@@ -152,7 +158,7 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Apply<'_, '_, 
             for k in 0..K {
                 start[k] = start[k].wrapping_add_signed(step[k]);
             }
-            done += len;
+            done += *out_step;
         }
     }
 }
@@ -172,6 +178,9 @@ fn with_runs<T: Real, const K: usize>(
     // Costly formulas leave the hardware prefetchers enough time.
     let prefetches = needs_software_prefetch::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
     let access = Access::of(&nest, &shape);
+    if access == Access::Transposed {
+        return in_tiles(name, cost, level, shape, &nest, data, f);
+    }
     let (short, contiguous) = (access == Access::ShortRuns, access == Access::Contiguous);
     Tensor::build(name, shape, |out| {
         par::fill(out, cost.chunk_len(), cost, |first, out| {
@@ -194,6 +203,8 @@ enum Access {
     ShortRuns,
     /// A run with strides is copied to a buffer.
     Strided,
+    /// A tile of several runs is transposed in a buffer.
+    Transposed,
 }
 
 impl Access {
@@ -204,9 +215,73 @@ impl Access {
             Access::ShortRuns
         } else if (0..K).all(|k| nest.stride(k) == 1) {
             Access::Contiguous
+        } else if Tiles::new(nest).is_some() {
+            Access::Transposed
         } else {
             Access::Strided
         }
+    }
+}
+
+/// [`with_runs`] where operands are contiguous along another axis than the last.
+#[inline(never)]
+#[track_caller]
+fn in_tiles<T: Real, const K: usize>(
+    name: &'static str,
+    cost: Cost,
+    level: Level,
+    shape: Shape,
+    nest: &LoopNest<K>,
+    data: [&[T]; K],
+    f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
+) -> Tensor<T> {
+    let tiles = Tiles::new(nest).expect("a transposed operand");
+    Tensor::build(name, shape, |out| {
+        par::fill(out, tiles.chunk_len(cost), cost, |first, out| {
+            let mut buffers = [Block([T::ZERO; TILE]); K];
+            tiles.each(first, out, &mut |tile, out| {
+                let copy = CopyTile { nest, tiles: &tiles, tile, data, out, buffers: &mut buffers };
+                f(&mut T::dispatch(level, copy));
+            });
+        });
+    })
+}
+
+/// Copies a tile of operands that are not contiguous along rows. It is a kernel, as [`Gather`] is.
+struct CopyTile<'r, 'a, T, const K: usize> {
+    nest: &'a LoopNest<K>,
+    tiles: &'a Tiles<'a, K>,
+    tile: Tile<K>,
+    data: [&'a [T]; K],
+    out: &'r mut [T],
+    buffers: &'r mut [Block<T, TILE>; K],
+}
+
+impl<'r, 'a: 'r, T: Real, const K: usize> Kernel<T> for CopyTile<'r, 'a, T, K> {
+    type Out = Runs<'r, T, K>;
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, _: S) -> Runs<'r, T, K> {
+        let CopyTile { nest, tiles, tile: Tile { mut start, size }, mut data, out, buffers } = self;
+        let [rows, len] = size;
+        let mut step = [0; K];
+        for (k, Block(buffer)) in buffers.iter_mut().enumerate() {
+            step[k] = tiles.step(k);
+            let stride = nest.stride(k);
+            if stride == 1 {
+                continue;
+            }
+            if step[k] == 1 {
+                transpose(data[k], start[k], stride, size, buffer, len);
+            } else {
+                for (i, row) in buffer.chunks_exact_mut(len).take(rows).enumerate() {
+                    let from = start[k].wrapping_add_signed(i as isize * step[k]);
+                    gather(data[k], from, stride, row);
+                }
+            }
+            (data[k], start[k], step[k]) = (buffer, 0, len as isize);
+        }
+        Runs { x: data, start, step, len, out, out_step: tiles.slab(), prefetches: false }
     }
 }
 
@@ -250,7 +325,7 @@ impl<T: Real, const K: usize> Chunk<'_, T, K> {
         while !self.out.is_empty() {
             let (count, len, start) = self.cursor.next_runs(self.out.len());
             let (out, rest) = std::mem::take(&mut self.out).split_at_mut(count * len);
-            f(&mut Runs { x: self.data, start, step, len, out, prefetches });
+            f(&mut Runs { x: self.data, start, step, len, out, out_step: len, prefetches });
             self.out = rest;
         }
     }
@@ -297,12 +372,8 @@ impl<'r, T: Real, const K: usize, const N: usize> Kernel<T> for Gather<'r, '_, T
                     (first[k], steps[k]) = (start[k], step);
                     continue;
                 }
-                let (mut from, mut to) = (start[k], taken);
-                for _ in 0..count {
-                    gather(data[k], from, stride, &mut self.buffers[k].0[to..to + len]);
-                    from = from.wrapping_add_signed(step);
-                    to += len;
-                }
+                let to = &mut self.buffers[k].0[taken..taken + count * len];
+                gather_runs(data[k], start[k], stride, step, len, to);
             }
             taken += count * len;
             run_len = if *short { taken } else { len };
@@ -314,7 +385,48 @@ impl<'r, T: Real, const K: usize, const N: usize> Kernel<T> for Gather<'r, '_, T
         }
         let (done, rest) = std::mem::take(out).split_at_mut(taken);
         *out = rest;
-        Runs { x, start: first, step: steps, len: run_len, out: done, prefetches: false }
+        let (len, out_step) = (run_len, run_len);
+        Runs { x, start: first, step: steps, len, out: done, out_step, prefetches: false }
+    }
+}
+
+/// Copies runs of `len` elements, `step` apart, to `out`.
+#[inline(always)]
+fn gather_runs<T: Copy>(
+    data: &[T],
+    start: usize,
+    stride: isize,
+    step: isize,
+    len: usize,
+    out: &mut [T],
+) {
+    if step == len as isize * stride {
+        return gather(data, start, stride, out); // one run
+    }
+    if step == 0 {
+        // Twice as many copies each time.
+        gather(data, start, stride, &mut out[..len]);
+        let mut done = len;
+        while done < out.len() {
+            let more = done.min(out.len() - done);
+            out.copy_within(..more, done);
+            done += more;
+        }
+        return;
+    }
+    let mut from = start;
+    for run in out.chunks_exact_mut(len) {
+        if len >= TINY_RUN {
+            gather(data, from, stride, run);
+        } else {
+            // Without a call for a few elements.
+            let mut at = from;
+            for x in run {
+                *x = data[at];
+                at = at.wrapping_add_signed(stride);
+            }
+        }
+        from = from.wrapping_add_signed(step);
     }
 }
 

@@ -19,6 +19,7 @@ use crate::settings;
 use crate::shape::{Axes, AxisSet, Shape};
 use crate::simd::{Kernel, Lanes, Level};
 use crate::tensor::Tensor;
+use crate::transpose::{SIDE, TILE, Tiles, transpose};
 
 /// A reduction on lanes: `init`, then `step` for each element, and `combine` for partial results.
 pub trait Reducer<T: Real>: Copy + Send + Sync {
@@ -123,9 +124,28 @@ fn inner_reduction<T: Real, F: Reducer<T>>(
     };
     if count <= PIECE {
         let chunk = Cost::MOVE.units_per_chunk(count);
+        // Sequences that are adjacent in memory, element by element, are copied, some at a time.
+        let tiles = Tiles::new(nest).filter(|tiles| tiles.slab() == count);
         return Tensor::build(name, out_shape, |out| {
             let each = Cost::MOVE.times(count);
-            par::fill(out, chunk, each, |first, out| run(first * count, count, out));
+            let chunk = if tiles.is_some() { chunk.next_multiple_of(SIDE) } else { chunk };
+            par::fill(out, chunk, each, |first, out| match &tiles {
+                None => run(first * count, count, out),
+                Some(tiles) => {
+                    let mut copy = vec![T::ZERO; SIDE * count];
+                    for (i, out) in out.chunks_mut(SIDE).enumerate() {
+                        let copy = &mut copy[..out.len() * count];
+                        let stride = nest.stride(0);
+                        tiles.each((first + i * SIDE) * count, copy, &mut |tile, copy| {
+                            transpose(data, tile.start[0], stride, tile.size, copy, count);
+                        });
+                        let nest = &LoopNest::contiguous(copy.len());
+                        let copied =
+                            InnerReduction { op, nest, data: copy, first: 0, len: count, out };
+                        T::dispatch(level, copied);
+                    }
+                }
+            });
         });
     }
     let pieces = count.div_ceil(PIECE);
@@ -301,33 +321,50 @@ impl<T: Real, F: Reducer<T>> Kernel<T> for OuterReduction<'_, T, F> {
         let (width, stride) = (out.len(), nest.stride(0));
         out.fill(F::init());
         let mut cursor = nest.cursor(first * width);
-        let mut buffer = [T::ZERO; 256];
-        for _ in 0..rows {
+        let mut buffer = [T::ZERO; TILE];
+        // Rows that are adjacent in memory, column by column, are transposed.
+        let is_transposed = stride != 1 && nest.step(0) == 1 && nest.run_len() == width;
+        let together = if is_transposed { SIDE } else { 1 };
+        for above in (0..rows).step_by(together) {
+            if above > 0 && together > 1 {
+                cursor = nest.cursor((first + above) * width);
+            }
+            let together = together.min(rows - above);
             let mut done = 0;
             while done < width {
-                let most = if stride == 1 { width - done } else { buffer.len().min(width - done) };
-                let (n, [start]) = cursor.next(most);
+                let most = if stride == 1 { width } else { SIDE };
+                let (n, [start]) = cursor.next(most.min(width - done));
                 let x = if stride == 1 {
                     &data[start..start + n]
-                } else {
+                } else if together == 1 {
                     gather(data, start, stride, &mut buffer[..n]);
                     &buffer[..n]
+                } else {
+                    transpose(data, start, stride, [together, n], &mut buffer, n);
+                    &buffer[..together * n]
                 };
-                let out = &mut out[done..done + n];
-                let full = n / S::N * S::N;
-                let mut i = 0;
-                while i < full {
-                    s.store(op.step(s, s.load(&out[i..]), s.load(&x[i..])), &mut out[i..]);
-                    i += S::N;
-                }
-                if full < n {
-                    let acc = s.load_or(&out[full..], F::init());
-                    let v = op.step(s, acc, s.load_or(&x[full..], F::init()));
-                    s.store_part(v, &mut out[full..]);
+                for row in x.chunks_exact(n) {
+                    step_row(s, op, row, &mut out[done..done + n]);
                 }
                 done += n;
             }
         }
+    }
+}
+
+/// Adds a row to accumulators.
+#[inline(always)]
+fn step_row<T: Real, S: Lanes<T>, F: Reducer<T>>(s: S, op: F, x: &[T], out: &mut [T]) {
+    let full = x.len() / S::N * S::N;
+    let mut i = 0;
+    while i < full {
+        s.store(op.step(s, s.load(&out[i..]), s.load(&x[i..])), &mut out[i..]);
+        i += S::N;
+    }
+    if full < x.len() {
+        let acc = s.load_or(&out[full..], F::init());
+        let v = op.step(s, acc, s.load_or(&x[full..], F::init()));
+        s.store_part(v, &mut out[full..]);
     }
 }
 

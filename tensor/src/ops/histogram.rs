@@ -1,10 +1,14 @@
 //! Counts and order statistics.
 
+use crate::cost::Cost;
 use crate::element::Integer;
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;
-use crate::shape::Axes;
+use crate::kernels::reduce::reduce_with;
+use crate::par;
+use crate::shape::{Axes, AxisSet};
 use crate::tensor::Tensor;
+use std::cmp::Ordering;
 
 /// # Counts
 impl<I: Integer> Tensor<I> {
@@ -22,17 +26,38 @@ impl<I: Integer> Tensor<I> {
     /// ```
     #[track_caller]
     pub fn bincount(&self, minlength: usize) -> Tensor<i64> {
-        let negative = self.contiguous().as_slice().iter().position(|x| x.to_i128() < 0);
-        require(negative.is_none(), "bincount", ErrorKind::Value, || {
-            let at = negative.unwrap_or(0);
-            format!("the element {} at position {at} is negative", self.to_vec()[at])
+        let numbers = self.contiguous_i64("bincount");
+        let numbers = numbers.as_slice();
+        let chunk = Cost::CHEAP.chunk_len();
+        let parts: Vec<&[i64]> = numbers.chunks(chunk).collect();
+        let bounds = par::map(parts.len(), chunk, Cost::MOVE, |i| {
+            parts[i].iter().fold((0, -1), |(lo, hi), &n| (n.min(lo), n.max(hi)))
+        });
+        require(bounds.iter().all(|b| b.0 >= 0), "bincount", ErrorKind::Value, || {
+            let at = numbers.iter().position(|&n| n < 0).unwrap_or(0);
+            format!("the element {} at position {at} is negative", numbers[at])
         })
         .or_panic();
-        let numbers = self.resolve_indices("bincount", isize::MAX as usize);
-        let len = numbers.iter().max().map_or(0, |&n| n + 1).max(minlength);
+        let needed = bounds.iter().map(|b| b.1 as usize + 1).max().unwrap_or(0);
+        let len = needed.max(minlength);
+        let count = |part: &[i64], counts: &mut [i64]| {
+            counts.fill(0);
+            part.iter().for_each(|&n| counts[n as usize] += 1);
+        };
         Tensor::build("bincount", [len].into(), |out| {
+            if len > chunk {
+                return count(numbers, out);
+            }
+            // Counts of parts, added up.
+            let counts = par::map(parts.len(), chunk, Cost::CHEAP, |i| {
+                let mut counts = vec![0; needed];
+                count(parts[i], &mut counts);
+                counts
+            });
             out.fill(0);
-            numbers.iter().for_each(|&n| out[n] += 1);
+            for counts in counts {
+                out.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+            }
         })
     }
 }
@@ -94,14 +119,14 @@ impl<T: Real> Tensor<T> {
     #[doc(alias = "percentile")]
     #[track_caller]
     pub fn quantile(&self, axes: impl Axes, q: f64) -> Tensor<T> {
-        let lines = self.sorted_lines("quantile", axes);
-        let Between { below, above, part } = Between::of(q, lines.size(-1)).or_panic();
-        let (a, b) = (lines.select(-1, below), lines.select(-1, above));
-        let y = match part < 0.5 {
-            true => a.add(&b.sub(&a).mul_scalar(T::from_f64(part))),
-            false => b.sub(&b.sub(&a).mul_scalar(T::from_f64(1.0 - part))),
-        };
-        nan_where_last_is(&lines, &y)
+        let axes = axes.resolve("quantile", self.shape()).or_panic();
+        let Between { below, above, part } = Between::of(q, self.count(axes).max(1)).or_panic();
+        let (near, far) = (T::from_f64(part), T::from_f64(1.0 - part));
+        self.select_in_order("quantile", axes, move |line| {
+            let b = nth(line, above);
+            let a = if below < above { greatest(&line[..above]) } else { b };
+            if part < 0.5 { a + (b - a) * near } else { b - (b - a) * far }
+        })
     }
 
     /// The median over axes, which are removed: the lower of the two elements in the middle if their number
@@ -117,28 +142,41 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn median(&self, axes: impl Axes) -> Tensor<T> {
-        let lines = self.sorted_lines("median", axes);
-        nan_where_last_is(&lines, &lines.select(-1, (lines.size(-1) - 1) / 2))
+        let axes = axes.resolve("median", self.shape()).or_panic();
+        self.select_in_order("median", axes, |line| nth(line, (line.len() - 1) / 2))
     }
 
-    /// The elements over axes in ascending order, along the last axis.
+    /// A function of the elements over axes, in any order; NaN if one of them is NaN.
     #[track_caller]
-    fn sorted_lines(&self, op: &'static str, axes: impl Axes) -> Tensor<T> {
-        let axes = axes.resolve(op, self.shape()).or_panic();
+    fn select_in_order(
+        &self,
+        op: &'static str,
+        axes: AxisSet,
+        f: impl Fn(&mut [T]) -> T + Send + Sync,
+    ) -> Tensor<T> {
         require(self.count(axes) > 0, op, ErrorKind::Empty, || {
             format!("an axis of {:?} is empty, so it has no such element", self.shape())
         })
         .or_panic();
-        let mut dims = self.shape().reduced(axes, false).to_vec();
-        dims.push(self.count(axes));
-        self.permute(axes.moved_last(self.rank())).reshape(dims).sort(-1, false).0
+        reduce_with(op, self, axes, false, |line| {
+            let mut line: Vec<T> = line.collect();
+            match line.iter().find(|x| x.is_nan()) {
+                Some(&nan) => nan,
+                None => f(&mut line),
+            }
+        })
     }
 }
 
-/// `y`, and NaN where the last element in order is, which is the largest.
-fn nan_where_last_is<T: Real>(lines: &Tensor<T>, y: &Tensor<T>) -> Tensor<T> {
-    let last = lines.select(-1, lines.size(-1) - 1);
-    last.isnan().where_(&last, y)
+/// The element that would be at position `n` in ascending order, which it is moved to.
+fn nth<T: Real>(line: &mut [T], n: usize) -> T {
+    let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(Ordering::Equal);
+    *line.select_nth_unstable_by(n, order).1
+}
+
+/// The greatest of some elements, none of which is NaN.
+fn greatest<T: Real>(line: &[T]) -> T {
+    line.iter().fold(T::NEG_INFINITY, |a, &b| if b > a { b } else { a })
 }
 
 /// The place of a quantile between two elements in order.

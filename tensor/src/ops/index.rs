@@ -5,14 +5,18 @@
 //! never by source.
 
 use crate::cost::Cost;
-use crate::element::{Element, Integer};
-use crate::error::{ErrorKind, OrPanic, Result, require};
+use crate::element::{Element, Float, Integer};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::kernels::Real;
+use crate::kernels::elementwise::map_with;
 use crate::loop_nest::LoopNest;
 use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
+
+/// Slices of fewer elements than this are added one after the other.
+const SHORT: usize = 8;
 
 /// # Indexing
 ///
@@ -37,7 +41,8 @@ impl<T: Element> Tensor<T> {
     pub fn gather<I: Integer>(&self, axis: isize, idx: &Tensor<I>) -> Tensor<T> {
         let axis = self.shape().axis("gather", axis).or_panic();
         check_lines("gather", self.shape(), idx.shape(), axis).or_panic();
-        let picks = idx.resolve_indices("gather", self.shape()[axis]);
+        let picks = idx.checked_indices("gather", self.shape()[axis]);
+        let picks = picks.as_slice();
         if picks.is_empty() {
             return Tensor::zeros(*idx.shape());
         }
@@ -51,7 +56,7 @@ impl<T: Element> Tensor<T> {
         let (data, along) = (self.data(), self.layout().strides()[axis]);
         let call = observe::begin();
         let out = Tensor::build("gather", *idx.shape(), |out| {
-            par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
+            par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
                 let picks = &picks[first..first + out.len()];
                 let mut cursor = nest.cursor(first);
                 let mut done = 0;
@@ -95,10 +100,10 @@ impl<T: Element> Tensor<T> {
     pub fn index_select<I: Integer>(&self, axis: isize, idx: &Tensor<I>) -> Tensor<T> {
         let axis = self.shape().axis("index_select", axis).or_panic();
         check_rank("index_select", "indices", idx.shape(), 1).or_panic();
-        let rows = idx.resolve_indices("index_select", self.shape()[axis]);
+        let rows = idx.checked_indices("index_select", self.shape()[axis]);
         let mut dims = self.shape().to_vec();
-        dims[axis] = rows.len();
-        take("index_select", self, axis, &rows, &dims)
+        dims[axis] = rows.numel();
+        take("index_select", self, axis, rows.as_slice(), &dims)
     }
 
     /// The row of a table at each index: `out[i.., :] = self[idx[i..], :]`.
@@ -119,9 +124,65 @@ impl<T: Element> Tensor<T> {
     #[track_caller]
     pub fn embedding<I: Integer>(&self, idx: &Tensor<I>) -> Tensor<T> {
         check_rank("embedding", "the table", self.shape(), 2).or_panic();
-        let rows = idx.resolve_indices("embedding", self.shape()[0]);
+        let rows = idx.checked_indices("embedding", self.shape()[0]);
         let dims = [&idx.shape()[..], &self.shape()[1..]].concat();
-        take("embedding", self, 0, &rows, &dims)
+        take("embedding", self, 0, rows.as_slice(), &dims)
+    }
+}
+
+/// # Constructors of sequences of floats
+impl<T: Float> Tensor<T> {
+    /// A row per index: 1 at the index, 0 elsewhere. Shape `[.., classes]`.
+    ///
+    /// # Panics
+    /// If an index is outside `0..classes`.
+    ///
+    /// ```
+    /// use retrograd::prelude::*;
+    /// let x = Tensor::<f32>::one_hot(&Tensor::from([2i64, 0]), 3);
+    /// assert_eq!(x.to_vec(), [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn one_hot<I: Integer>(indices: &Tensor<I>, classes: usize) -> Tensor<T> {
+        let mut dims = indices.shape().to_vec();
+        dims.push(classes);
+        let rows = indices.checked_indices("one_hot", classes);
+        let mut out = Tensor::zeros(dims);
+        let elements = out.make_mut();
+        for (row, &i) in rows.as_slice().iter().enumerate() {
+            elements[row * classes + i as usize] = T::ONE;
+        }
+        out
+    }
+}
+
+impl<I: Integer> Tensor<I> {
+    /// The elements in row-major order as `i64`, which every `u32` fits.
+    pub(crate) fn contiguous_i64(&self, op: &'static str) -> Tensor<i64> {
+        match (self as &dyn std::any::Any).downcast_ref::<Tensor<i64>>() {
+            Some(same) => same.contiguous(),
+            None => map_with(op, self, |i| i.to_i128() as i64),
+        }
+    }
+
+    /// The elements in row-major order, all of which are indices below `len`.
+    #[track_caller]
+    pub(crate) fn checked_indices(&self, op: &'static str, len: usize) -> Tensor<i64> {
+        let indices = self.contiguous_i64(op);
+        let data = indices.as_slice();
+        let chunk = Cost::MOVE.chunk_len();
+        // Negative ones are larger than every length. Without a branch, the loop is vectorised.
+        let outside = |i: i64| i as u64 >= len as u64;
+        let any = par::map(data.len().div_ceil(chunk), chunk, Cost::MOVE, |i| {
+            let part = &data[i * chunk..data.len().min((i + 1) * chunk)];
+            part.iter().fold(false, |any, &i| any | outside(i))
+        });
+        if any.contains(&true) {
+            let at = data.iter().position(|&i| outside(i)).unwrap_or(0);
+            let text = format!("index {} at position {at} is outside 0..{len}", data[at]);
+            Err(ShapeError::new(op, ErrorKind::Index, text)).or_panic()
+        }
+        indices
     }
 }
 
@@ -157,16 +218,14 @@ impl<T: Real> Tensor<T> {
         check_equal("scatter_add", src.shape(), idx.shape()).or_panic();
         let src = src.view_moved_last(axis).contiguous();
         // Checked before they are moved, so that the message names the caller's position.
-        let picks = idx.resolve_indices("scatter_add", self.shape()[axis]);
-        let last = axis + 1 == self.rank();
-        let idx = idx.view_moved_last(axis);
-        let picks =
-            if last { picks } else { idx.resolve_indices("scatter_add", self.shape()[axis]) };
+        let idx = idx.checked_indices("scatter_add", self.shape()[axis]).view_moved_last(axis);
+        let picks = idx.contiguous();
         let moved = self.view_moved_last(axis);
         let call = observe::begin();
         let mut out = moved.contiguous();
-        if !picks.is_empty() {
-            add_lines(out.make_mut(), moved.shape(), idx.shape(), &picks, src.as_slice());
+        if picks.numel() > 0 {
+            let picks = picks.as_slice();
+            add_lines(out.make_mut(), moved.shape(), idx.shape(), picks, src.as_slice());
         }
         observe::end(call, || added("scatter_add", &out, &src));
         out.view_moved_back(axis)
@@ -199,12 +258,12 @@ impl<T: Real> Tensor<T> {
         check_rank("index_add", "indices", idx.shape(), 1).or_panic();
         let expected = self.shape().with(axis, idx.numel()).or_panic();
         check_equal("index_add", src.shape(), &expected).or_panic();
-        let rows = idx.resolve_indices("index_add", self.shape()[axis]);
+        let rows = idx.checked_indices("index_add", self.shape()[axis]);
         let call = observe::begin();
         let mut out = self.clone();
         let inner = self.shape()[axis + 1..].iter().product();
         let src = src.contiguous();
-        add_rows(out.make_mut(), self.shape()[axis], inner, &rows, src.as_slice());
+        add_rows(out.make_mut(), self.shape()[axis], inner, rows.as_slice(), src.as_slice());
         observe::end(call, || added("index_add", &out, &src));
         out
     }
@@ -229,11 +288,11 @@ impl<T: Real> Tensor<T> {
         let width = grad.shape()[idx.rank()];
         let expected = [&idx.shape()[..], &[width]].concat();
         check_equal("embedding_vjp", grad.shape(), &expected.into()).or_panic();
-        let picks = idx.resolve_indices("embedding_vjp", rows);
+        let picks = idx.checked_indices("embedding_vjp", rows);
         let call = observe::begin();
         let mut out = Tensor::zeros([rows, width]);
         let grad = grad.contiguous();
-        add_rows(out.make_mut(), rows, width, &picks, grad.as_slice());
+        add_rows(out.make_mut(), rows, width, picks.as_slice(), grad.as_slice());
         observe::end(call, || added("embedding_vjp", &out, &grad));
         out
     }
@@ -245,7 +304,7 @@ fn take<T: Element>(
     op: &'static str,
     x: &Tensor<T>,
     axis: usize,
-    rows: &[usize],
+    rows: &[i64],
     dims: &[usize],
 ) -> Tensor<T> {
     let shape = Shape::checked(op, dims).or_panic();
@@ -261,12 +320,21 @@ fn take<T: Element>(
         let chunk = Cost::CHEAP.units_per_chunk(inner) * inner;
         par::fill(out, chunk, Cost::CHEAP, |first, out| {
             let (mut outer, mut at) = (first / inner / rows.len(), first / inner % rows.len());
-            for y in out.chunks_exact_mut(inner) {
-                y.copy_from_slice(&data[(outer * len + rows[at]) * inner..][..inner]);
-                at += 1;
-                if at == rows.len() {
-                    (outer, at) = (outer + 1, 0);
+            let mut out = out;
+            while !out.is_empty() {
+                // The slices of one index of the axes before.
+                let n = (rows.len() - at).min(out.len() / inner);
+                let (here, rest) = out.split_at_mut(n * inner);
+                let x = &data[outer * len * inner..][..len * inner];
+                let rows = &rows[at..at + n];
+                if inner == 1 {
+                    here.iter_mut().zip(rows).for_each(|(y, &r)| *y = x[r as usize]);
+                } else {
+                    for (y, &r) in here.chunks_exact_mut(inner).zip(rows) {
+                        y.copy_from_slice(&x[r as usize * inner..][..inner]);
+                    }
                 }
+                (outer, at, out) = (outer + 1, 0, rest);
             }
         });
     });
@@ -290,22 +358,39 @@ fn added<T: Real>(operation: &'static str, out: &Tensor<T>, src: &Tensor<T>) -> 
 
 /// `out[o, rows[i], :] += src[o, i, :]` for row-major `out[_, len, inner]`.
 #[inline(never)]
-fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[usize], src: &[T]) {
+fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[i64], src: &[T]) {
     if src.is_empty() {
+        return;
+    }
+    let outer = out.len() / (len * inner);
+    if inner < SHORT && outer >= SHORT {
+        // The destinations of each index of the axes before, in the order of the sources.
+        let each = Cost::CHEAP.times(1 + rows.len() / len);
+        let chunk = each.units_per_chunk(len * inner) * len * inner;
+        par::fill(out, chunk, each, |first, out| {
+            let src = &src[first / len * rows.len()..];
+            let lines = out.chunks_exact_mut(len * inner).zip(src.chunks_exact(rows.len() * inner));
+            for (y, src) in lines {
+                for (x, &r) in src.chunks_exact(inner).zip(rows) {
+                    let y = &mut y[r as usize * inner..][..inner];
+                    y.iter_mut().zip(x).for_each(|(y, &x)| *y += x);
+                }
+            }
+        });
         return;
     }
     // The positions of each destination, ascending, one destination after the other.
     let mut ends = vec![0; len + 1];
     for &r in rows {
-        ends[r + 1] += 1;
+        ends[r as usize + 1] += 1;
     }
     for r in 0..len {
         ends[r + 1] += ends[r];
     }
     let mut order = vec![0; rows.len()];
     for (at, &r) in rows.iter().enumerate() {
-        order[ends[r]] = at;
-        ends[r] += 1;
+        order[ends[r as usize]] = at;
+        ends[r as usize] += 1;
     }
     // Now `ends[r]` is the end of destination r, and so the start of r + 1.
     let each = Cost::MOVE.times(1 + rows.len() / len);
@@ -324,7 +409,7 @@ fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[usize], sr
 
 /// `out[l, picks[l, i]] += src[l, i]` for row-major lines along the last axis. Lines of `out`
 /// outside the other axes of `idx` are unchanged.
-fn add_lines<T: Real>(out: &mut [T], shape: &Shape, idx: &Shape, picks: &[usize], src: &[T]) {
+fn add_lines<T: Real>(out: &mut [T], shape: &Shape, idx: &Shape, picks: &[i64], src: &[T]) {
     let last = shape.rank() - 1;
     let (len, count) = (shape[last], idx[last]);
     let each = Cost::CHEAP.times(1 + count / len);
@@ -334,7 +419,7 @@ fn add_lines<T: Real>(out: &mut [T], shape: &Shape, idx: &Shape, picks: &[usize]
             if let Some(line) = same_line(first / len + i, &shape[..last], &idx[..last]) {
                 let line = line * count..(line + 1) * count;
                 for (&pick, &x) in picks[line.clone()].iter().zip(&src[line]) {
-                    y[pick] += x;
+                    y[pick as usize] += x;
                 }
             }
         }

@@ -122,6 +122,9 @@ fn joined<T: Element>(
     Ok((axis, Shape::checked(op, &dims)?))
 }
 
+/// Pieces of fewer elements than this are read together.
+const SHORT: usize = 16;
+
 /// A part: its elements, and the start and length of its piece in each row of the result.
 struct Part<'a, T> {
     nest: LoopNest<1>,
@@ -150,12 +153,45 @@ fn join<T: Element>(op: &'static str, parts: &[&Tensor<T>], axis: isize) -> Tens
         .collect();
     let call = observe::begin();
     let out = Tensor::build(op, shape, |out| {
-        par::fill(out, Cost::MOVE.chunk_len(), Cost::MOVE, |first, out| {
-            pieces.iter().for_each(|p| copy_pieces(p, row, first, out));
+        // Whole rows, if they are not longer than a chunk.
+        let chunk = Cost::MOVE.chunk_len();
+        let chunk = if row < chunk { chunk - chunk % row.max(1) } else { chunk };
+        par::fill(out, chunk, Cost::MOVE, |first, out| {
+            for part in &pieces {
+                if part.len < SHORT && row <= chunk {
+                    copy_short_pieces(part, row, first, out);
+                } else {
+                    copy_pieces(part, row, first, out);
+                }
+            }
         });
     });
     observe::end(call, || out.moved(op, "copy", parts.iter().map(|p| p.distinct_bytes()).sum()));
     out
+}
+
+/// Copies the pieces of a part within whole rows of the result from element `first` on.
+fn copy_short_pieces<T: Element>(part: &Part<T>, row: usize, first: usize, out: &mut [T]) {
+    let &Part { ref nest, data, start, len } = part;
+    let mut cursor = nest.cursor(first / row * len);
+    let mut buffer = [T::ZERO; 256];
+    let together = buffer.len() / len;
+    for rows in out.chunks_mut(together * row) {
+        let pieces = &mut buffer[..rows.len() / row * len];
+        let mut done = 0;
+        while done < pieces.len() {
+            let (n, [from]) = cursor.next(pieces.len() - done);
+            gather(data, from, nest.stride(0), &mut pieces[done..done + n]);
+            done += n;
+        }
+        if len == 1 {
+            rows.iter_mut().skip(start).step_by(row).zip(pieces).for_each(|(y, x)| *y = *x);
+            continue;
+        }
+        for (row, piece) in rows.chunks_exact_mut(row).zip(pieces.chunks_exact(len)) {
+            row[start..start + len].iter_mut().zip(piece).for_each(|(y, &x)| *y = x);
+        }
+    }
 }
 
 /// Copies the pieces of a part within the elements of the result from `first` on.

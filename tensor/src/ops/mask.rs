@@ -5,7 +5,6 @@ use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::elementwise::{common_shape, map_with, run, zip_with};
-use crate::kernels::integers::index_of;
 use crate::loop_nest::LoopNest;
 use crate::observe;
 use crate::par;
@@ -73,14 +72,15 @@ impl<T: Element> Tensor<T> {
     #[doc(alias = "argwhere")]
     #[track_caller]
     pub fn nonzero(&self) -> Tensor<i64> {
-        let found: Vec<i64> = (0..)
-            .zip(self.contiguous().as_slice())
-            .filter(|&(_, &x)| x != T::ZERO)
-            .flat_map(|(at, _)| index_of(at, self.shape()))
-            .map(|i| i as i64)
-            .collect();
-        let count = self.ne(T::ZERO).count_true();
-        Tensor::from_vec(found, [count, self.rank()])
+        let (shape, rank) = (*self.shape(), self.rank());
+        let is_other = map_with("nonzero", self, |x| x != T::ZERO);
+        let found = for_each_true("nonzero", &is_other, rank, &|mut at, index: &mut [i64]| {
+            for (i, &size) in index.iter_mut().zip(shape.iter()).rev() {
+                (*i, at) = ((at % size) as i64, at / size);
+            }
+        });
+        let count = if rank == 0 { is_other.count_true() } else { found.numel() / rank };
+        found.reshape([count, rank])
     }
 
     /// The elements where the mask is true, in row-major order, along one axis; both are broadcast
@@ -93,12 +93,8 @@ impl<T: Element> Tensor<T> {
         let shape = common_shape("masked_select", [self.shape(), mask.shape()]);
         let (x, mask) = (self.broadcast_to(shape), mask.broadcast_to(shape));
         let (x, mask) = (x.contiguous(), mask.contiguous());
-        x.as_slice()
-            .iter()
-            .zip(mask.as_slice())
-            .filter(|&(_, &keep)| keep)
-            .map(|(&x, _)| x)
-            .collect()
+        let x = x.as_slice();
+        for_each_true("masked_select", &mask, 1, &|at, y: &mut [T]| y[0] = x[at])
     }
 
     /// `value` where `mask` is true, `self` elsewhere. The mask is broadcast to the shape of
@@ -145,6 +141,49 @@ impl<T: Element> Tensor<T> {
 
 /// Elements per block.
 const BLOCK: usize = 256;
+
+/// The elements, `width` for each true one in row-major order, that `write` writes for its position.
+#[track_caller]
+fn for_each_true<U: Element>(
+    op: &'static str,
+    mask: &Tensor<bool>,
+    width: usize,
+    write: &(dyn Fn(usize, &mut [U]) + Sync),
+) -> Tensor<U> {
+    let chunk = Cost::CHEAP.chunk_len();
+    let mask = mask.contiguous();
+    let parts: Vec<&[bool]> = mask.as_slice().chunks(chunk).collect();
+    let counts = par::map(parts.len(), chunk, Cost::MOVE, |i| count(parts[i]));
+    Tensor::build(op, [width * counts.iter().sum::<usize>()].into(), |mut out| {
+        let mut pieces = Vec::with_capacity(parts.len());
+        for (i, &count) in counts.iter().enumerate() {
+            let (piece, rest) = out.split_at_mut(width * count);
+            pieces.push((i, piece));
+            out = rest;
+        }
+        par::each(pieces, chunk, Cost::CHEAP, |(i, piece)| {
+            let mut rest = piece;
+            for (j, block) in parts[i].chunks(BLOCK).enumerate() {
+                // Without a branch, which random masks would mispredict.
+                let (mut found, mut n) = ([0u8; BLOCK], 0);
+                for (k, &is_true) in block.iter().enumerate() {
+                    found[n] = k as u8;
+                    n += usize::from(is_true);
+                }
+                let (here, later) = rest.split_at_mut(width * n);
+                for (&k, out) in found[..n].iter().zip(here.chunks_exact_mut(width.max(1))) {
+                    write(i * chunk + j * BLOCK + usize::from(k), out);
+                }
+                rest = later;
+            }
+        });
+    })
+}
+
+/// The number of true elements.
+pub(super) fn count(part: &[bool]) -> usize {
+    part.iter().map(|&is_true| usize::from(is_true)).sum()
+}
 
 /// `a` where `mask` is true, else `b`, all broadcast to `shape`. Both are read everywhere, so that
 /// there is no branch to mispredict.

@@ -1,11 +1,14 @@
 //! Reductions. Axes are `-1`, `[0, 2]` or `..` for all; the `_keepdim` forms keep them with size 1,
 //! the others remove them.
 
+use crate::cost::Cost;
 use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::elementwise::zip_with;
 use crate::kernels::reduce::{self, Reducer, reduce, reduce_with};
 use crate::kernels::{Case, Number, Real, case, integers};
+use crate::ops::mask::count;
+use crate::par;
 use crate::shape::{Axes, AxisSet, IntoShape, Shape};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
@@ -416,6 +419,9 @@ impl Tensor<bool> {
     /// The number of true elements.
     #[track_caller]
     pub fn count_true(&self) -> usize {
-        self.contiguous().as_slice().iter().filter(|&&b| b).count()
+        let x = self.contiguous();
+        let chunk = Cost::MOVE.chunk_len();
+        let parts: Vec<&[bool]> = x.as_slice().chunks(chunk).collect();
+        par::map(parts.len(), chunk, Cost::MOVE, |i| count(parts[i])).iter().sum()
     }
 }

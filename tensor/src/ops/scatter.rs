@@ -145,7 +145,7 @@ impl<T: Element> Tensor<T> {
                 let outputs = values.chunks_exact_mut(len).zip(from.chunks_exact_mut(len));
                 for (line, (values, from)) in (at * (chunk / len)..).zip(outputs) {
                     let pairs = lines.of(line);
-                    for (i, (&pick, &x)) in pairs.enumerate() {
+                    for (i, (pick, x)) in pairs.enumerate() {
                         if replaces(x, values[pick]) {
                             (values[pick], from[pick]) = (x, i as i64);
                         }
@@ -224,7 +224,7 @@ impl<T: Real> Tensor<T> {
         let chunk = lines.cost.units_per_chunk(lines.len) * lines.len;
         par::fill(out.make_mut(), chunk, lines.cost, |first, out| {
             for (i, y) in out.chunks_exact_mut(lines.len).enumerate() {
-                for (&pick, &x) in lines.of(first / lines.len + i) {
+                for (pick, x) in lines.of(first / lines.len + i) {
                     y[pick] *= x;
                 }
             }
@@ -261,13 +261,13 @@ impl<T: Real> Tensor<T> {
             let others = &mut others[lines.range(line)];
             let mut before = x.to_vec();
             for (i, &pick) in picks.iter().enumerate() {
-                others[i] = before[pick];
-                before[pick] *= src[i];
+                others[i] = before[pick as usize];
+                before[pick as usize] *= src[i];
             }
             let after = &mut after[line * lines.len..][..lines.len];
             for (i, &pick) in picks.iter().enumerate().rev() {
-                others[i] *= after[pick];
-                after[pick] *= src[i];
+                others[i] *= after[pick as usize];
+                after[pick as usize] *= src[i];
             }
         }
         observe::end(call, || {
@@ -292,7 +292,7 @@ struct Lines<T: Element> {
     /// The sizes of the other axes of the tensor and of the indices.
     large: Vec<usize>,
     small: Vec<usize>,
-    picks: Vec<usize>,
+    picks: Tensor<i64>,
     src: Tensor<T>,
     cost: Cost,
 }
@@ -313,10 +313,7 @@ impl<T: Element> Lines<T> {
         let src = if src.rank() == 0 { src.broadcast_to(*idx.shape()) } else { src.clone() };
         check_equal(op, src.shape(), idx.shape()).or_panic();
         // Checked before they are moved, so that the message names the caller's position.
-        let picks = idx.resolve_indices(op, x.shape()[axis]);
-        let last = axis + 1 == x.rank();
-        let idx = idx.view_moved_last(axis);
-        let picks = if last { picks } else { idx.resolve_indices(op, x.shape()[axis]) };
+        let idx = idx.checked_indices(op, x.shape()[axis]).view_moved_last(axis);
         let (len, count) = (x.shape()[axis].max(1), idx.shape()[x.rank() - 1]);
         Lines {
             axis,
@@ -324,7 +321,7 @@ impl<T: Element> Lines<T> {
             count,
             large: x.shape().without(axis).to_vec(),
             small: idx.shape()[..x.rank() - 1].to_vec(),
-            picks,
+            picks: idx.contiguous(),
             src: src.view_moved_last(axis).contiguous(),
             cost: Cost::CHEAP.times(1 + count / len),
         }
@@ -338,15 +335,15 @@ impl<T: Element> Lines<T> {
         }
     }
 
-    fn pieces(&self, line: usize) -> (&[usize], &[T]) {
+    fn pieces(&self, line: usize) -> (&[i64], &[T]) {
         let range = self.range(line);
-        (&self.picks[range.clone()], &self.src.as_slice()[range])
+        (&self.picks.as_slice()[range.clone()], &self.src.as_slice()[range])
     }
 
     /// The indices and values of a line.
-    fn of(&self, line: usize) -> impl Iterator<Item = (&usize, &T)> {
+    fn of(&self, line: usize) -> impl Iterator<Item = (usize, T)> {
         let (picks, src) = self.pieces(line);
-        picks.iter().zip(src)
+        picks.iter().zip(src).map(|(&pick, &x)| (pick as usize, x))
     }
 }
 

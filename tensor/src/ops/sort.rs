@@ -72,6 +72,44 @@ fn ascending<T: Element>(a: T, b: T) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| (a != a).cmp(&(b != b)))
 }
 
+/// Fewer than one of so many elements are selected while the line is read once.
+const FEW: usize = 8;
+/// Elements that are compared with the last selected one together.
+const BLOCK: usize = 64;
+
+/// Moves the first `k` elements of a line in order, which are at least 1, to the start of `pairs`, among
+/// others. Elements after the first `k` of those that were read need not be kept.
+fn select_few<T: Element>(
+    line: &[T],
+    k: usize,
+    descending: bool,
+    pairs: &mut Vec<(T, i64)>,
+    order: impl Fn(&(T, i64), &(T, i64)) -> Ordering + Copy,
+) {
+    let mut last = None;
+    for (i, block) in line.chunks(BLOCK).enumerate() {
+        if let Some(last) = last {
+            // Also NaN, and every element if the last one is NaN.
+            #[allow(clippy::neg_cmp_op_on_partial_ord)]
+            let may_precede = |x: T| if descending { !(x <= last) } else { !(x >= last) };
+            if !block.iter().fold(false, |any, &x| any | may_precede(x)) {
+                continue;
+            }
+            let numbered = (0..).zip(block).filter(|&(_, &x)| may_precede(x));
+            pairs.extend(numbered.map(|(j, &x)| (x, (i * BLOCK) as i64 + j)));
+        } else {
+            pairs.extend(block.iter().copied().zip((i * BLOCK) as i64..));
+        }
+        if pairs.len() >= 2 * k {
+            last = Some(pairs.select_nth_unstable_by(k - 1, order).1.0);
+            pairs.truncate(k);
+        }
+    }
+    if pairs.len() > k {
+        pairs.select_nth_unstable_by(k, order);
+    }
+}
+
 /// The first `k` of each line in order, with their indices.
 #[inline(never)]
 #[track_caller]
@@ -98,14 +136,19 @@ fn first_in_order<T: Element>(
         let each = Cost::sort(len, k);
         let lines = each.units_per_chunk(k);
         par::fill2((values, lines * k), (from, lines * k), each, |chunk, values, from| {
-            let mut pairs = Vec::with_capacity(len);
+            let mut pairs = Vec::new();
             let outputs = values.chunks_exact_mut(k).zip(from.chunks_exact_mut(k));
             for (line, (values, from)) in (chunk * lines..).zip(outputs) {
                 pairs.clear();
-                pairs.extend(data[line * len..][..len].iter().copied().zip(0..));
-                // Indices make all pairs different, so an unstable sort is as good.
-                if k < len {
-                    pairs.select_nth_unstable_by(k, order);
+                let line = &data[line * len..][..len];
+                if FEW * k <= len {
+                    select_few(line, k, descending, &mut pairs, order);
+                } else {
+                    pairs.extend(line.iter().copied().zip(0..));
+                    // Indices make all pairs different, so an unstable sort is as good.
+                    if k < len {
+                        pairs.select_nth_unstable_by(k, order);
+                    }
                 }
                 pairs[..k].sort_unstable_by(order);
                 for (i, &(value, index)) in pairs[..k].iter().enumerate() {

@@ -79,9 +79,11 @@ fn cat_concatenates_parts() {
 #[test]
 fn bits_of_long_concatenations_do_not_depend_on_threads() {
     // Chunks start inside rows and inside parts.
-    for (axis, shapes) in
-        [(1, [[300, 701], [300, 1], [300, 333]]), (0, [[1, 999], [500, 999], [3, 999]])]
-    {
+    for (axis, shapes) in [
+        (1, [[300, 701], [300, 1], [300, 333]]),
+        (1, [[70_001, 5], [70_001, 2], [70_001, 1]]),
+        (0, [[1, 999], [500, 999], [3, 999]]),
+    ] {
         let parts = shapes.map(|s| counted(&s));
         let parts = [&parts[0], &parts[1].t().contiguous().t(), &parts[2]];
         let y = with_threads(3, || Tensor::cat(&parts, axis));
@@ -91,6 +93,32 @@ fn bits_of_long_concatenations_do_not_depend_on_threads() {
             assert_eq!(y.narrow(axis, start, part.size(axis)), *part);
             start += part.size(axis);
         }
+    }
+}
+
+#[test]
+fn selections_of_several_chunks_equal_loops() {
+    let x = counted(&[300, 701]).t().mul(&Tensor::scalar(7919)).remainder(&Tensor::scalar(10));
+    let (rare, flat) = (x.eq(3), x.to_vec());
+    let places: Vec<usize> = (0..flat.len()).filter(|&i| flat[i] == 3).collect();
+    let mut counts = [0; 10];
+    flat.iter().for_each(|&i| counts[i as usize] += 1);
+    for threads in [1, 3] {
+        with_threads(threads, || {
+            assert_eq!(rare.count_true(), places.len());
+            let found: Vec<usize> =
+                rare.nonzero().to_vec().chunks(2).map(|i| (i[0] * 300 + i[1]) as usize).collect();
+            assert_eq!(found, places);
+            let all = counted(&[701, 300]);
+            assert!(
+                all.masked_select(&rare)
+                    .to_vec()
+                    .iter()
+                    .map(|&i| i as usize)
+                    .eq(places.iter().copied())
+            );
+            assert_eq!(x.bincount(0).to_vec(), counts);
+        });
     }
 }
 

@@ -356,6 +356,22 @@ fn threads_and_levels_have_equal_bits() {
     }
 }
 
+/// Sequences that are adjacent in memory, element by element, are transposed a few at a time.
+#[test]
+fn every_order_of_axes_has_the_bits_of_the_contiguous_one() {
+    let x: Tensor<f32> = Rng(8).normals(&[37, 3, 300]);
+    for order in [[1, 0, 2], [0, 2, 1], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+        let (turned, copy) = (x.permute(order), x.permute(order).contiguous());
+        for seed in 1..8 {
+            let axes = axis_sets(3, seed);
+            let what = format!("{order:?}, {:?}", axes.iter().collect::<Vec<_>>());
+            same(&what, &turned.sum(axes), &copy.sum(axes));
+            same(&what, &turned.max(axes), &copy.max(axes));
+        }
+        same("cut", &turned.slice(1, 1..).sum(0), &copy.slice(1, 1..).sum(0));
+    }
+}
+
 /// Over several axes at once, `arg` forms count in row-major order within those axes, and every
 /// `_keepdim` form is the other with axes of size 1.
 #[test]

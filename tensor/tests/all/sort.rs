@@ -50,6 +50,28 @@ fn sorting_along_every_axis_equals_a_stable_sort() {
     }
 }
 
+/// Ties, infinities, NaN among others, and nothing but NaN, in rising, falling and random order.
+#[test]
+fn a_few_of_a_long_line_are_the_first_in_order() {
+    let mut rng = Rng::new(9);
+    let random = Tensor::<f32>::randn([1000], &mut rng).mul_scalar(3.0);
+    let random: Vec<f32> = random.to_vec().into_iter().map(f32::round).collect();
+    let some_nan = random.iter().map(|&x| if x > 2.0 { NAN } else { x }).collect();
+    let mostly_nan = random.iter().map(|&x| if x > -8.0 { NAN } else { x }).collect();
+    let infinite = random.iter().map(|&x| if x < 0.0 { -f32::INFINITY } else { x }).collect();
+    let rising: Vec<f32> = (0..1000).map(|i| (i / 3) as f32).collect();
+    let falling = rising.iter().rev().copied().collect();
+    for line in [random, some_nan, mostly_nan, infinite, rising, falling, vec![NAN; 1000]] {
+        let x = Tensor::from_vec(line, [1000]);
+        for largest in [false, true] {
+            let all = x.argsort(0, largest);
+            for k in [1, 2, 40, 124, 125, 126] {
+                assert_eq!(x.topk(0, k, largest).1, all.narrow(0, 0, k), "{k}, {largest}");
+            }
+        }
+    }
+}
+
 #[test]
 fn sorting_does_not_depend_on_threads_and_accepts_empty_axes() {
     let x = Tensor::<f32>::randn([300, 200], &mut Rng::new(6));
