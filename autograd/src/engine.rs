@@ -8,6 +8,7 @@ use crate::graph::{Cx, Definition, Edge, Id, Input, Node, Outputs, Rule, Var};
 use crate::graph::{InputGrad, InputGrads};
 use crate::observe;
 use crate::op::{Call, Kind, Op};
+use retrograd_tensor::layout::Layout;
 use retrograd_tensor::{Real, Shape, Tensor};
 use smallvec::smallvec;
 use std::collections::BTreeMap;
@@ -86,11 +87,16 @@ impl<T: Real> Engine<T> {
             // Sums do not depend on the order in which a rule names its inputs.
             input_grads.0.sort_by_key(|g| g.at);
             input_grads.check(&node)?;
-            for InputGrad { at, value: mut g, .. } in input_grads.0 {
+            for InputGrad { at, value: mut g, part, .. } in input_grads.0 {
                 let input = &node.inputs()[at];
-                sum_to(&mut g, &input.shape);
+                if part.is_none() {
+                    sum_to(&mut g, &input.shape);
+                }
                 let delivery = reported.delivery(at, &g);
-                delivery.report(self.propagate(&input.edge, g));
+                delivery.report(match part {
+                    None => self.propagate(&input.edge, g),
+                    Some(layout) => self.propagate_part(input, g, *layout),
+                });
             }
             drop(reported);
             done(&node, &mut self.found);
@@ -143,6 +149,30 @@ impl<T: Real> Engine<T> {
         }
         Some((sum, true))
     }
+
+    /// Adds the gradient of a view. Only the first one becomes a tensor with zeros elsewhere.
+    fn propagate_part(
+        &mut self,
+        input: &Input<T>,
+        g: Var<T>,
+        layout: Layout,
+    ) -> Option<(&Var<T>, bool)> {
+        if self.recorded || self.sum(&input.edge).is_none() {
+            return self.propagate(&input.edge, g.as_strided_adjoint(input.shape, layout));
+        }
+        let sum = self.sum(&input.edge)?;
+        sum.value.as_strided_add_assign(&layout, g.value());
+        Some((sum, true))
+    }
+
+    /// The sum of the gradients of a leaf or of an output, if there are any yet.
+    fn sum(&mut self, edge: &Edge<T>) -> Option<&mut Var<T>> {
+        match edge {
+            Edge::Constant => None,
+            Edge::Leaf(id) => self.found.get_mut(id)?.as_mut(),
+            Edge::Node(node, output) => self.pending.get_mut(&node.id())?.grads[*output].as_mut(),
+        }
+    }
 }
 
 /// Sums the gradient of an input over the axes along which the input was broadcast.
@@ -171,7 +201,7 @@ pub(crate) fn through_definition<T: Real>(
         // The gradient is 0 if the definition does not depend on the input.
         let zeros = || Var::constant(Tensor::zeros(node.inputs()[at].shape()));
         let value = found.get(id.as_ref()?).cloned().flatten().unwrap_or_else(zeros);
-        Some(InputGrad { op: node.id(), at, value })
+        Some(InputGrad { op: node.id(), at, value, part: None })
     };
     Ok(InputGrads(ids.iter().enumerate().filter_map(grad).collect()))
 }
@@ -196,6 +226,6 @@ struct Alias(Id);
 impl<T: Real> Rule<T> for Alias {
     fn backward(&self, _: &Cx<'_, T>, g: &[Option<Var<T>>]) -> InputGrads<T> {
         let value = g[0].clone().expect("the gradient of the output");
-        InputGrads(vec![InputGrad { op: self.0, at: 0, value }])
+        InputGrads(vec![InputGrad { op: self.0, at: 0, value, part: None }])
     }
 }

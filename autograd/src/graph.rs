@@ -1,6 +1,7 @@
 //! The graph of a computation: variables, and the operations that computed them.
 
 use crate::op::{Attribute, Call, Op};
+use retrograd_tensor::layout::Layout;
 use retrograd_tensor::{Real, Shape, Tensor};
 use smallvec::SmallVec;
 use std::fmt::{self, Debug};
@@ -155,6 +156,8 @@ pub(crate) struct InputGrad<T: Real> {
     /// The position of the input.
     pub(crate) at: usize,
     pub(crate) value: Var<T>,
+    /// Of a view: where the elements of `value` are in the gradient, which is 0 elsewhere.
+    pub(crate) part: Option<Box<Layout>>,
 }
 
 impl<T: Real> Node<T> {

@@ -5,6 +5,7 @@ use crate::graph::{
 };
 use crate::observe;
 use crate::op::{Call, Op};
+use retrograd_tensor::layout::Layout;
 use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Shape, Tensor};
 use smallvec::smallvec;
@@ -327,9 +328,16 @@ impl<T: Real> InputGrads<T> {
         if let Some(at) = slot.at
             && slot.needs_grad
         {
-            self.push(InputGrad { op: slot.op, at, value: gradient().into() });
+            self.push(InputGrad { op: slot.op, at, value: gradient().into(), part: None });
         }
         self
+    }
+
+    /// The gradient of an input of which the result is the view `layout`: `g` there, else 0.
+    pub(crate) fn of_view(slot: &Slot<T>, g: &Var<T>, layout: Layout) -> Self {
+        let mut grads = InputGrads::of(slot, || g.clone());
+        grads.0.iter_mut().for_each(|grad| grad.part = Some(Box::new(layout)));
+        grads
     }
 
     /// Not a part of [`InputGrads::and`], so that it is compiled once for all gradients.
@@ -352,7 +360,7 @@ impl<T: Real> InputGrads<T> {
             let mut given = false;
             while let Some(g) = grads.next_if(|g| g.at == at) {
                 let (got, shape) = (g.value.shape(), &input.shape);
-                if got != shape && !shape.broadcasts_to(got) {
+                if g.part.is_none() && got != shape && !shape.broadcasts_to(got) {
                     return Err(format!(
                         "backward: the rule of `{name}` gives a gradient of shape {got:?} to input \
                          {at}, which has shape {shape:?}"

@@ -8,6 +8,7 @@
 use crate::cost::Cost;
 use crate::loop_nest::{LoopNest, gather};
 use crate::par;
+use crate::simd::prefetch_l1;
 
 /// Rows and columns that are transposed together: a cache line of `f32`.
 const LINE: usize = 16;
@@ -28,13 +29,20 @@ pub fn transpose<T: Copy + Default>(
     width: usize,
 ) {
     let mut tile = [[T::default(); LINE]; LINE];
-    for top in (0..rows).step_by(LINE) {
-        let n = LINE.min(rows - top);
-        for left in (0..columns).step_by(LINE) {
-            let m = LINE.min(columns - left);
-            let start = (start + top) as isize + left as isize * stride;
+    for left in (0..columns).step_by(LINE) {
+        let m = LINE.min(columns - left);
+        let start = start as isize + left as isize * stride;
+        // The next columns are prefetched: their lines follow no pattern that the hardware recognises.
+        for j in 0..m as isize {
+            let next = data.as_ptr().wrapping_offset(start + (j + LINE as isize) * stride);
+            (0..rows).step_by(LINE).for_each(|i| prefetch_l1(next.wrapping_add(i)));
+        }
+        let next = out.as_ptr().wrapping_add(left + LINE);
+        (0..rows).for_each(|i| prefetch_l1(next.wrapping_add(i * width)));
+        for top in (0..rows).step_by(LINE) {
+            let n = LINE.min(rows - top);
             for (j, line) in tile[..m].iter_mut().enumerate() {
-                let source = &data[(start + j as isize * stride) as usize..][..n];
+                let source = &data[(start + j as isize * stride) as usize + top..][..n];
                 match <&[T; LINE]>::try_from(source) {
                     Ok(whole) => *line = *whole,
                     Err(_) => line[..n].copy_from_slice(source),

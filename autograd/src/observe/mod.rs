@@ -65,7 +65,7 @@ pub enum GraphEvent<T: Real> {
         node: Arc<Node<T>>,
         /// The position of the input.
         input: usize,
-        /// The gradient.
+        /// The gradient; for a view, the gradient of its elements.
         gradient: Var<T>,
         /// The sum of the gradients that this input has received so far.
         sum: Var<T>,

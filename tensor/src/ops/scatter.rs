@@ -11,6 +11,7 @@ use crate::loop_nest::LoopNest;
 use crate::observe::{self, KernelCall};
 use crate::ops::binary::TensorOrNumber;
 use crate::ops::index::{check_equal, check_lines, same_line};
+use crate::ops::strided::write_through;
 use crate::par;
 use crate::tensor::Tensor;
 
@@ -362,24 +363,9 @@ fn replace<T: Element>(
     .or_panic();
     let wide = source.layout().broadcast_to(op, layout.shape()).or_panic();
     let nest = LoopNest::new(layout.shape(), [layout, &wide]);
-    let (to_step, from_step) = (nest.stride(0), nest.stride(1));
-    let from = source.data();
     let call = observe::begin();
     let mut out = x.clone();
-    let data = out.make_mut();
-    let (mut cursor, mut left) = (nest.cursor(0), layout.shape().numel());
-    while left > 0 {
-        let (n, [mut to, mut at]) = cursor.next(left);
-        if to_step == 1 && from_step == 1 {
-            data[to..to + n].copy_from_slice(&from[at..at + n]);
-        } else {
-            for _ in 0..n {
-                data[to] = from[at];
-                (to, at) = (to.wrapping_add_signed(to_step), at.wrapping_add_signed(from_step));
-            }
-        }
-        left -= n;
-    }
+    write_through(&nest, out.make_mut(), source.data(), layout.shape().numel(), |y, x| *y = x);
     observe::end(call, || KernelCall {
         written: (layout.shape().numel() * size_of::<T>()) as u64,
         ..out.moved(op, "runs replaced", source.distinct_bytes())
