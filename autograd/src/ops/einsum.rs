@@ -30,6 +30,10 @@ impl<T: Real> EinsumOperand for Var<T> {
     fn matmul(&self, other: &Self) -> Self {
         Var::matmul(self, other)
     }
+    #[track_caller]
+    fn mul(&self, other: &Self) -> Self {
+        Var::mul(self, other)
+    }
 }
 
 /// # Einstein summation

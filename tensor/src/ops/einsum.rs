@@ -22,6 +22,8 @@ pub trait EinsumOperand: Clone {
     fn diagonal(&self, a: isize, b: isize) -> Self;
     /// Batched matrix product of `[b, m, k]` and `[b, k, n]`.
     fn matmul(&self, other: &Self) -> Self;
+    /// Elementwise product.
+    fn mul(&self, other: &Self) -> Self;
 }
 
 impl<T: Real> EinsumOperand for Tensor<T> {
@@ -42,6 +44,9 @@ impl<T: Real> EinsumOperand for Tensor<T> {
     }
     fn matmul(&self, other: &Self) -> Self {
         Tensor::matmul(self, other)
+    }
+    fn mul(&self, other: &Self) -> Self {
+        Tensor::mul(self, other)
     }
 }
 
@@ -230,6 +235,12 @@ impl<A: EinsumOperand> Named<A> {
         };
         let (batch, inner) = (both(true), both(false));
         let (rows, cols) = (only(self, other), only(other, self));
+        if rows.is_empty() && cols.is_empty() {
+            // Matrices of one row and one column would be many small products.
+            let names = [&batch[..], &inner[..]].concat();
+            let x = self.ordered(&names).mul(&other.ordered(&names));
+            return Named { names, x }.sum_out(|c| batch.contains(&c));
+        }
         let left = self.matrices(&batch, &rows, &inner);
         let right = other.matrices(&batch, &inner, &cols);
         let names = [batch.clone(), rows.clone(), cols.clone()].concat();
@@ -283,7 +294,8 @@ impl<T: Real> Tensor<T> {
     /// Einstein summation: axes are named by letters, those missing from the result are
     /// summed over, and repeated letters within an operand take a diagonal.
     ///
-    /// Products are matrix products over the common axes, from left to right. Without `->`
+    /// Products are matrix products over the common axes, from left to right, or elementwise products and a sum if
+    /// all axes are common. Without `->`
     /// the result has the letters that occur once, in alphabetical order. `...` stands for the axes that
     /// are not named; in several operands they are aligned at the last one. An axis of size 1 is broadcast
     /// to the axis of the same name in other operands.

@@ -32,6 +32,11 @@ pub fn gemm<T: Gemm>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], accumulate: bool,
     if out.is_empty() {
         return;
     }
+    if n == 1 && m > 1 && T::kc(k).is_some() {
+        // A row times the transposed matrix has the same sums, and uses all lanes of a vector.
+        let turned: Vec<_> = pairs.iter().map(|(a, b)| (b.t(), a.t())).collect();
+        return gemm(&turned, accumulate, out);
+    }
     let call = observe::begin();
     let precision = T::precision(k, n);
     if pairs.len() >= BATCH {
