@@ -12,7 +12,6 @@ use std::process::Command;
 /// assert!(retrograd::study::conditions::sentence().contains(" threads, "));
 /// ```
 pub fn sentence() -> String {
-    let cpu = cpu_model(&read_to_string("/proc/cpuinfo").unwrap_or_default());
     let average = read_to_string("/proc/loadavg").ok();
     let average = average.as_deref().and_then(|text| text.split_whitespace().next());
     let cpus = "/sys/devices/system/cpu";
@@ -29,7 +28,7 @@ pub fn sentence() -> String {
         output(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]))
             .unwrap_or("unknown date".into()),
         commit().unwrap_or_else(|| "unknown commit".into()),
-        cpu.unwrap_or_else(|| "unknown CPU".into()),
+        cpu_model().unwrap_or_else(|| "unknown CPU".into()),
         level().to_string(),
         format!("{} threads", threads()),
         average.map_or("unknown load".into(), |load| format!("load average {load}")),
@@ -56,8 +55,9 @@ fn commit() -> Option<String> {
     Some(format!("commit {short}{}", if changed { " with changes" } else { "" }))
 }
 
-/// The name of the CPU in the text of `/proc/cpuinfo`.
-fn cpu_model(text: &str) -> Option<String> {
+/// The name of the CPU, as `/proc/cpuinfo` has it.
+pub(crate) fn cpu_model() -> Option<String> {
+    let text = read_to_string("/proc/cpuinfo").ok()?;
     ["model name", "Model", "CPU part"].iter().find_map(|key| {
         text.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
