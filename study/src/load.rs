@@ -94,7 +94,7 @@ fn others() -> Option<f64> {
 }
 
 /// The cores that this process may run on.
-fn used_cores() -> Vec<usize> {
+pub(crate) fn used_cores() -> Vec<usize> {
     let status = read_to_string("/proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     list.and_then(core_list).unwrap_or_default()
