@@ -40,7 +40,7 @@ fn on_page(head: HeadMap, limit: usize) -> Value {
     data(&page.html())["looks"][0]["layers"][0]["heads"][0].clone()
 }
 
-fn bytes(text: &Value) -> Vec<u8> {
+pub fn bytes(text: &Value) -> Vec<u8> {
     base64(text.as_str().expect("text"))
 }
 

@@ -36,10 +36,7 @@ fn the_sentence_has_date_cpu_and_threads() {
 fn a_twentieth_of_the_time_disturbs() {
     let others = |seconds| Others { seconds, took: 1.0 };
     assert!(!others(0.07).disturb() && others(0.09).disturb());
-    let mut sum = others(0.07);
-    sum += others(0.07);
-    assert_eq!(sum, Others { seconds: 0.14, took: 2.0 });
-    assert!(sum.to_string().starts_with("other processes used 0.1 of "), "{sum}");
+    assert!(others(0.07).to_string().starts_with("other processes used 0.1 of "));
 }
 
 /// The cores that this process may run on, by the mask of the kernel.

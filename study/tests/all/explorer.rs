@@ -1,5 +1,6 @@
 //! The attention explorer: what is on the page equals what the model computes.
 
+use crate::attention::bytes;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::{
     Mask, MultiHeadAttention, MultiHeadConfig, Sink, Spec, attend, attend_all,
@@ -26,10 +27,6 @@ fn randn(shape: [usize; 2], seed: u64) -> Tensor<f64> {
 /// The data of a page.
 fn data(explorer: &AttentionExplorer) -> Value {
     document::data(&explorer.page.html())
-}
-
-fn bytes(text: &Value) -> Vec<u8> {
-    document::base64(text.as_str().expect("text"))
 }
 
 fn floats(text: &Value) -> Vec<f64> {

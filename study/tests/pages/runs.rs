@@ -2,16 +2,12 @@
 
 use retrograd_study::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, compare_runs};
 use retrograd_support::browser::{Browser, check_html};
-use retrograd_support::document::{around_data, data};
-use serde_json::{Value, json};
+use retrograd_support::document::{around_data, data, numbers};
+use serde_json::json;
 use std::fs;
 
 /// The least that a page has to be smaller than.
 const BYTES: usize = 3_000_000;
-
-fn numbers(list: &Value) -> Vec<f64> {
-    list.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
-}
 
 /// A causal head of `n` tokens, that looks at a token some places before.
 fn head(n: usize, distance: usize) -> HeadLook {
