@@ -17,18 +17,6 @@ fn draws<T: Real>(sampler: Sampler, logits: &Tensor<T>, n: usize) -> Vec<usize> 
 }
 
 #[test]
-fn temperature_0_is_greedy() {
-    let logits = Tensor::from([0.1f32, 7.0, -3.0, 6.999]);
-    for top_k in [None, Some(1), Some(3), Some(100)] {
-        let counts = draws(Sampler { temperature: 0.0, top_k, ..Sampler::default() }, &logits, 50);
-        assert_eq!(counts, [0, 50, 0, 0]);
-    }
-    // Ties: the first token.
-    let counts = draws(Sampler::greedy(), &Tensor::from([1.0f32, 2.0, 2.0]), 9);
-    assert_eq!(counts, [0, 9, 0]);
-}
-
-#[test]
 fn draws_follow_the_softmax() {
     fn check<T: Real>(logits: [f64; 6], temperature: f64, top_k: Option<usize>) {
         let n = 20_000;
@@ -231,7 +219,7 @@ fn options_at_their_limits() {
     // Of equal tokens, whose probabilities have exact sums; of masked ones, which have no probability at
     // any temperature; and of logits whose difference overflows.
     type Case<'a> = (Sampler, &'a [f64], &'a [i64], &'a [f64]);
-    let cases: [Case; 17] = [
+    let cases: [Case; 21] = [
         (top_p(0.25), &[0.0; 4], &[0], &[1.0]),
         (top_p(0.5), &[0.0; 4], &[0, 1], &[half; 2]),
         (top_p(0.75), &[0.0; 4], &[0, 1, 2], &[third; 3]),
@@ -247,6 +235,11 @@ fn options_at_their_limits() {
         (at(INF, min_p(1.0)), &masked, &[0, 3, 1], &[third; 3]),
         (at(5e-324, all), &masked, &[0, 3, 1, 2], &[1.0, 0.0, 0.0, 0.0]),
         (at(0.0, all), &[-INF, -1e300, -INF], &[1], &[1.0]),
+        // Greedy, whatever the other options; of equal logits the first.
+        (Sampler::greedy(), &[1.0, 2.0, 2.0], &[1], &[1.0]),
+        (at(0.0, top_k(1)), &[0.1, 7.0, -3.0, 6.999], &[1], &[1.0]),
+        (at(0.0, top_k(3)), &[0.1, 7.0, -3.0, 6.999], &[1], &[1.0]),
+        (at(0.0, top_k(100)), &[0.1, 7.0, -3.0, 6.999], &[1], &[1.0]),
         (all, &[-INF, -1e300, -INF], &[1, 0, 2], &[1.0, 0.0, 0.0]),
         (at(1e308, all), &[-1e308, 1e308], &[1, 0], &[1.0 / (1.0 + e), e / (1.0 + e)]),
     ];

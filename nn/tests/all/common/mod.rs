@@ -1,5 +1,4 @@
 //! Helpers that several tests use.
-#![allow(dead_code)]
 
 use retrograd_autograd::Var;
 use retrograd_nn::attention::{HeadSizes, MultiHeadAttention, MultiHeadConfig, Projections};
