@@ -13,6 +13,7 @@ mod tasks;
 use protocol::Opened;
 use retrograd::machine::Machine;
 use retrograd::prelude::{MatmulPrecision, with_matmul_precision, with_threads};
+use retrograd::study::conditions;
 use retrograd::study::load::{self, Reading};
 use retrograd::tensor::settings::level;
 use retrograd::tensor::{matmul_precision, threads};
@@ -56,7 +57,7 @@ fn serve() {
 /// of the FMA peak of all threads, and of the bandwidth of the fastest memory level that holds as many bytes.
 fn time(names: &[String]) {
     let machine = Machine::measure();
-    println!("{}\n{}\n", retrograd::study::conditions::sentence(), machine.summary());
+    println!("{}\n{}\n", conditions::sentence(), machine.summary());
     for name in names {
         let work = tasks::work(name).unwrap_or_else(|| panic!("there is no work named {name}"));
         let mut run = (work.start)();
@@ -95,6 +96,9 @@ fn about() -> String {
         "threads": machine.threads,
         "level": level().name(),
         "precision": matmul_precision().name(),
+        "cpu": conditions::cpu_model(),
+        "governor": conditions::governor(),
+        "turbo": conditions::turbo(),
         "gflops": machine.peak().gflops.all,
         "memory": memory.collect::<Vec<_>>(),
         "report": machine.to_string(),

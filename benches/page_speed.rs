@@ -3,6 +3,7 @@
 use retrograd::prelude::*;
 use retrograd::study::XRay;
 use retrograd_support::browser::{Browser, File, VIEWS, written};
+use retrograd_support::document::numbers;
 use serde_json::Value;
 
 /// Loads and changes of the event that are measured.
@@ -35,10 +36,6 @@ const SCRUB: &str = "(async () => {
 fn summary(times: &mut [f64]) -> String {
     times.sort_by(f64::total_cmp);
     format!("median {:6.1} ms, largest {:6.1} ms", times[times.len() / 2], times[times.len() - 1])
-}
-
-fn numbers(value: &Value) -> Vec<f64> {
-    value.as_array().expect("a list").iter().map(|x| x.as_f64().expect("a number")).collect()
 }
 
 fn main() {

@@ -13,10 +13,8 @@ A case is marked with "!" if a turn was still disturbed at the third attempt. Be
 programs run it on the same operands, and their results must agree. A library that is missing or
 does not build is skipped, with a message.
 
-The results are printed and written to target/compare (target/compare-bf16 etc. with another matrix
-multiplication precision, which is set in PyTorch as well; target/compare-mkl-as-intel), as
-results.json. The default run takes about twenty minutes
-after everything is built.
+The default run takes about twenty minutes after everything is built. --precision sets the precision of
+matrix multiplication in PyTorch as well.
 
 With --against, the other program is retrograd's own driver, built from that commit in a temporary worktree.
 The table says of each case whether the working tree is faster, slower, or no difference was found;
@@ -40,7 +38,7 @@ from commits import CommitError, working_tree
 from load import Watch, usable_cores
 from programs import PRECISIONS, PROGRAMS, TARGET, ProgramEnded, Programs
 from records import append, record, timing
-from report import read, report, write
+from report import report
 from turns import Side, difference, load_of
 
 
@@ -100,10 +98,6 @@ def arguments():
     parser.add_argument("--fail-below", type=float, metavar="RATIO", help=fail)
     save = "file of JSON lines to append to [target/benches/results/DATE.jsonl]"
     parser.add_argument("--save", type=Path, metavar="FILE", help=save)
-    parser.add_argument("--out", type=Path, help="output folder [target/compare..]")
-    parser.add_argument("--add", action="store_true", help="add to the results in that folder")
-    parser.add_argument("--build", action="store_true", help="build the required programs and exit")
-    parser.add_argument("--show", action="store_true", help="print the results in that folder and exit")
     parser.add_argument("--list", action="store_true", help="list the cases and exit")
     args = parser.parse_args()
     if args.fail_below is not None and args.against is None:
@@ -113,9 +107,6 @@ def arguments():
     args.turns = args.turns or (15 if args.against else 5)
     if args.save is None:
         args.save = TARGET / "benches" / "results" / f"{conditions.now().replace(':', '')}.jsonl"
-    suffix = "" if args.precision == "f32" else f"-{args.precision}"
-    suffix += "-mkl-as-intel" if args.mkl_as_intel else ""
-    args.out = args.out or TARGET / f"compare{suffix}"
     return args
 
 
@@ -202,29 +193,6 @@ def peak_memory(programs, case):
     return row if len(found) > 1 and "ours" in found else None
 
 
-def merge_limits(earlier, now):
-    """The limits of the machine: the higher values of this run and of an earlier run with as many
-    threads, since other load only lowers measured values."""
-    levels = [m["name"] for m in now["memory"]]
-    if not earlier or earlier["threads"] != now["threads"]:
-        return now
-    if levels != [m["name"] for m in earlier["memory"]]:
-        return now
-    pairs = zip(earlier["memory"], now["memory"])
-    memory = [new | {"gb": max(old["gb"], new["gb"])} for old, new in pairs]
-    return now | {"gflops": max(earlier["gflops"], now["gflops"]), "memory": memory}
-
-
-def results_in(folder):
-    """The results of an earlier run."""
-    try:
-        return read(folder)
-    except FileNotFoundError:
-        fail(f"there are no results in {folder}")
-    except (OSError, ValueError) as error:
-        fail(f"the results in {folder} cannot be read: {error}")
-
-
 def here():
     """The commit of the working tree, or None where there is no repository."""
     try:
@@ -258,9 +226,6 @@ def main():
         # A case may be in two groups, with other libraries to compare with.
         names = [c.name for c in chosen]
         sys.exit(pit(args, [c for i, c in enumerate(chosen) if c.name not in names[:i]]))
-    if args.show:
-        print(report(results_in(args.out)))
-        return
     unknown = set(args.programs.split(",")) - set(PROGRAMS)
     if unknown:
         fail(f"unknown programs: {', '.join(unknown)}; choose from {', '.join(PROGRAMS)}")
@@ -270,27 +235,15 @@ def main():
     for name in PROGRAMS:
         if name in needed:
             programs.command(name)
-    if args.build:
-        return
     if args.cores:
         os.sched_setaffinity(0, args.cores)
     watch, commit = Watch(args.wait), here()
     if not programs.get("ours"):
         fail("the driver of retrograd did not build or start")
     machine = conditions.machine(watch, programs.about["ours"], args.threads)
-    earlier = args.add and (args.out / "results.json").exists()
-    results = results_in(args.out) if earlier else dict(about={}, rows=[])
-    before = results["about"].get("ours")
-    if before and before.get("precision", "f32") != args.precision:
-        fail(f"{args.out} contains results with another precision")
-    if earlier and results.get("mkl_as_intel", False) != args.mkl_as_intel:
-        fail(f"{args.out} contains results with the other setting of --mkl-as-intel")
-    results["mkl_as_intel"] = args.mkl_as_intel
-    limits = merge_limits(before, programs.about["ours"])
-    order = {(c.group, c.name): i for i, c in enumerate(cases())}
-    results["rows"] = [r for r in results["rows"] if (r["group"], r["name"]) in order]
+    results = []
     name = f"commit {commit.label}" if commit else "unknown commit"
-    results["conditions"] = conditions.sentence(conditions.now(), name, machine, conditions.load_average())
+    measured = conditions.sentence(conditions.now(), name, machine, conditions.load_average())
     started = time.time()
     try:
         for i, case in enumerate(chosen):
@@ -303,21 +256,15 @@ def main():
                 append(args.save, [record_of(case, rows[0], commit, now, average)])
             if case.memory:
                 rows.append(peak_memory(programs, case))
-            for row in filter(None, rows):
-                same = (row["group"], row["name"], "times" in row)
-                kept = [r for r in results["rows"] if (r["group"], r["name"], "times" in r) != same]
-                results["rows"] = sorted([*kept, row], key=lambda r: order[r["group"], r["name"]])
-                results["about"] |= programs.about | {"ours": limits}
-                write(results, args.out)  # after each case, so that an interrupted run has results
+            results += filter(None, rows)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     programs.end()
-    if not results["rows"]:
+    if not results:
         fail("no other library is available: see benches/peers/README.md")
-    print(report(results))
-    print(f"\nwritten to {args.out}/results.json")
+    print(report(results, programs.about, measured))
     if commit:
-        print(f"records of these results: {args.save}")
+        print(f"\nrecords of these results: {args.save}")
 
 
 main()

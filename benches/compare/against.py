@@ -180,8 +180,6 @@ def pit(args, chosen):
         return FAILED
     commands["now"] = str(kept(commands["now"], FOLDER / "driver-now"))
     commands = {which: [command, *options] for which, command in commands.items()}
-    if args.build:
-        return 0
     return run(args, chosen, Sides({"now": head, "base": base}, commands, args.threads))
 
 

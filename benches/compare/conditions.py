@@ -3,9 +3,6 @@
 import datetime
 import os
 import time
-from pathlib import Path
-
-CPUS = Path("/sys/devices/system/cpu")
 
 
 def utc(seconds):
@@ -18,57 +15,17 @@ def now():
     return utc(int(time.time()))
 
 
-def first_line(path):
-    try:
-        return path.read_text().strip().split("\n", 1)[0] or None
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def cpu_model(text):
-    """The name of the CPU in the text of /proc/cpuinfo."""
-    for key in ("model name", "Model", "CPU part"):
-        for line in text.splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == key and value.strip():
-                return " ".join(value.split())
-    return "unknown CPU"
-
-
-def cpu():
-    """The name of the CPU of this machine."""
-    try:
-        return cpu_model(Path("/proc/cpuinfo").read_text())
-    except OSError:
-        return cpu_model("")
-
-
-def governor(cores, cpus=CPUS):
-    """The frequency governors of the cores, or None if they are not readable, as on virtual machines."""
-    found = {first_line(cpus / f"cpu{core}" / "cpufreq" / "scaling_governor") for core in cores}
-    return ", ".join(sorted(found - {None})) or None
-
-
-def turbo(cpus=CPUS):
-    """Whether the CPU may exceed its nominal clock rate, or None if that is not readable."""
-    off = first_line(cpus / "intel_pstate" / "no_turbo")
-    if off in ("0", "1"):
-        return off == "0"
-    on = first_line(cpus / "cpufreq" / "boost")
-    return on == "1" if on in ("0", "1") else None
-
-
 def machine(watch, about, threads):
     """What a record says of the machine; `about` is the answer of retrograd's driver."""
     return dict(
-        cpu=cpu(),
+        cpu=about.get("cpu") or "unknown CPU",
         cores=len(watch.cores),
         threads=threads,
         level=about.get("level"),
         precision=about.get("precision", "f32"),
         gflops=about.get("gflops"),
-        governor=governor(watch.cores),
-        turbo=turbo(),
+        governor=about.get("governor"),
+        turbo=about.get("turbo"),
     )
 
 

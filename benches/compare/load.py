@@ -104,12 +104,3 @@ class Watch:
         if self.patience > 0:
             return f"{first}; turns wait for them, {self.patience:g} s in all, and are marked with ! after that"
         return f"{first}; cases that they disturb are marked with !"
-
-
-def warn_if_busy():
-    """Watches the cores for a fifth of a second, and prints a warning if other processes use them."""
-    watch = Watch()
-    _, used = watch.during(lambda: time.sleep(2 * WINDOW), [])
-    if used.disturbs:
-        first = f"warning: other processes use {used.cores:.1f} of the {len(watch.cores)} cores that are used"
-        print(f"{first}; times that are measured now are not to be trusted", file=sys.stderr)

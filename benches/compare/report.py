@@ -1,6 +1,5 @@
-"""Results as a table and as JSON."""
+"""Results as a table."""
 
-import json
 import math
 import statistics
 
@@ -42,11 +41,11 @@ def facts(row, machine):
     return fact
 
 
-def groups(results):
+def groups(rows, machine):
     """Facts by group, in order."""
     found = {}
-    for row in results["rows"]:
-        found.setdefault(row["group"], []).append(facts(row, results["about"]["ours"]))
+    for row in rows:
+        found.setdefault(row["group"], []).append(facts(row, machine))
     return found
 
 
@@ -67,14 +66,14 @@ def share(fact, of):
     return f"{fact[of] * 100:.0f} %" if of in fact else ""
 
 
-def slower_cases(results):
+def slower_cases(rows, machine):
     """The cases slower than the fastest other library, and the largest difference of results."""
-    every = [f for group in groups(results).values() for f in group]
+    every = [f for group in groups(rows, machine).values() for f in group]
     behind = sorted((f for f in every if f["ratio"] < 1), key=lambda f: f["ratio"])
     lines = [f"{len(behind)} of {len(every)} cases are slower than the fastest other library:"]
     for f in behind:
         lines.append(f"  {f['ratio']:.2f}  {f['name']} ({f['rival']})")
-    found = [d for r in results["rows"] for d in r.get("differences", {}).values() if d is not None]
+    found = [d for r in rows for d in r.get("differences", {}).values() if d is not None]
     wrong = [f for f in every if f.get("differs")]
     lines.append(
         f"{len(found)} results were compared, largest difference {max(found, default=0):.0e}; "
@@ -85,23 +84,24 @@ def slower_cases(results):
     return lines
 
 
-def report(results):
-    about = results["about"]
+def report(rows, about, conditions):
+    """The rows of a run as text; `about` has what the programs say of themselves and of the machine."""
+    machine = about["ours"]
     others = [f"{name}: {a['version']}" for name, a in about.items() if name != "ours"]
     note = (
         "of FMA peak: required operations per second, divided by the f32 FMA peak of all threads; for\n"
         "training, the model FLOP utilisation (MFU). of the roofline: the lower bound of the time, from\n"
         "the FMA peak and from moving inputs and outputs once, divided by retrograd's time."
     )
-    conditions = [results["conditions"]] if "conditions" in results else []
-    return "\n".join([*conditions, about["ours"]["report"], *others, "", table(results), "", note, "", *slower_cases(results)])
+    head = [conditions, machine["report"], *others]
+    return "\n".join([*head, "", table(rows, machine), "", note, "", *slower_cases(rows, machine)])
 
 
-def table(results):
+def table(rows, machine):
     head = ["case", "retrograd", "of FMA peak", "of the roofline"]
     head += ["fastest other", "its time", "ratio", "target", ""]
     lines = [head]
-    for name, group in groups(results).items():
+    for name, group in groups(rows, machine).items():
         for f in group:
             aim = f["aim"] if f["each"] else None
             verdict = "" if aim is None else "reached" if f["ratio"] >= aim else "missed"
@@ -135,13 +135,3 @@ def lines_of(lines):
     rows = ["| " + " | ".join(c.ljust(w) for c, w in zip(x, widths)) + " |" for x in lines]
     rows.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
     return "\n".join(rows)
-
-
-def read(out):
-    """The results of an earlier run."""
-    return json.loads((out / "results.json").read_text())
-
-
-def write(results, out):
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")

@@ -27,9 +27,7 @@ pub fn run(seed: u64, steps: u64, page: &Path) -> Result<bool, Box<dyn Error>> {
         layers: 2,
         heads: 4,
         width: 64,
-        dropout: 0.0,
         bias: false,
-        tied: true,
         ..GptConfig::default()
     };
     let mut rng = Rng::new(seed);

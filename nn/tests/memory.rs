@@ -32,8 +32,6 @@ fn later_steps_allocate_no_memory() {
         heads: 4,
         width: 128,
         dropout: 0.1,
-        bias: true,
-        tied: true,
         ..GptConfig::default()
     };
     let rng = &mut Rng::new(1);

@@ -1,8 +1,10 @@
 //! The conditions of a measurement in a line: date, commit, CPU, SIMD level, threads, load average and clock
-//! settings. What cannot be read is said to be so. `benches/compare/conditions.py` does the same.
+//! settings. What cannot be read is said to be so.
 
+use crate::load::used_cores;
 use retrograd_tensor::settings::level;
 use retrograd_tensor::threads;
+use std::collections::BTreeSet;
 use std::fs::read_to_string;
 use std::process::Command;
 
@@ -12,32 +14,39 @@ use std::process::Command;
 /// assert!(retrograd::study::conditions::sentence().contains(" threads, "));
 /// ```
 pub fn sentence() -> String {
-    let cpu = cpu_model(&read_to_string("/proc/cpuinfo").unwrap_or_default());
     let average = read_to_string("/proc/loadavg").ok();
     let average = average.as_deref().and_then(|text| text.split_whitespace().next());
-    let cpus = "/sys/devices/system/cpu";
-    let read = |name: &str| {
-        let text = read_to_string(format!("{cpus}/{name}")).ok()?;
-        Some(text.trim().to_string())
-    };
-    let turbo = match (read("intel_pstate/no_turbo").as_deref(), read("cpufreq/boost").as_deref()) {
-        (Some("0"), _) | (None, Some("1")) => "turbo on",
-        (Some("1"), _) | (None, Some("0")) => "turbo off",
-        _ => "turbo not readable",
-    };
     [
         output(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]))
             .unwrap_or("unknown date".into()),
         commit().unwrap_or_else(|| "unknown commit".into()),
-        cpu.unwrap_or_else(|| "unknown CPU".into()),
+        cpu_model().unwrap_or_else(|| "unknown CPU".into()),
         level().to_string(),
         format!("{} threads", threads()),
         average.map_or("unknown load".into(), |load| format!("load average {load}")),
-        read("cpu0/cpufreq/scaling_governor")
-            .map_or("governor not readable".into(), |name| format!("governor {name}")),
-        turbo.into(),
+        governor().map_or("governor not readable".into(), |name| format!("governor {name}")),
+        turbo().map_or("turbo not readable", |on| if on { "turbo on" } else { "turbo off" }).into(),
     ]
     .join(", ")
+}
+
+/// A file about the CPUs, if it is readable: on virtual machines, some are not there.
+fn about_cpus(name: &str) -> Option<String> {
+    let text = read_to_string(format!("/sys/devices/system/cpu/{name}")).ok()?;
+    Some(text.trim().to_string())
+}
+
+/// The frequency governors of the cores that this program may use, if they are readable.
+pub fn governor() -> Option<String> {
+    let of = |core| about_cpus(&format!("cpu{core}/cpufreq/scaling_governor"));
+    let found: BTreeSet<String> = used_cores().into_iter().filter_map(of).collect();
+    (!found.is_empty()).then(|| Vec::from_iter(found).join(", "))
+}
+
+/// Whether the CPU may exceed its nominal clock rate, if that is readable.
+pub fn turbo() -> Option<bool> {
+    let off = about_cpus("intel_pstate/no_turbo").map(|off| off == "0");
+    off.or_else(|| about_cpus("cpufreq/boost").map(|on| on == "1"))
 }
 
 /// What a command prints, if it succeeds.
@@ -56,8 +65,9 @@ fn commit() -> Option<String> {
     Some(format!("commit {short}{}", if changed { " with changes" } else { "" }))
 }
 
-/// The name of the CPU in the text of `/proc/cpuinfo`.
-fn cpu_model(text: &str) -> Option<String> {
+/// The name of the CPU, as `/proc/cpuinfo` has it.
+pub fn cpu_model() -> Option<String> {
+    let text = read_to_string("/proc/cpuinfo").ok()?;
     ["model name", "Model", "CPU part"].iter().find_map(|key| {
         text.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;

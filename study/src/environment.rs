@@ -3,16 +3,18 @@
 use crate::record::search_process;
 use crate::trace::trace_process;
 use crate::xray::record_process;
-use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::sync::Once;
 
-/// An environment variable, what it requests, and what does not happen if it is wrong.
-type Variable = (&'static str, fn(&OsStr) -> Result<(), String>, &'static str);
+/// An environment variable, what 1 stands for beside the names of files, what it requests, given a file, and what does
+/// not happen if it is wrong.
+type Variable =
+    (&'static str, Option<&'static str>, fn(Option<PathBuf>) -> Result<(), String>, &'static str);
 
 const VARIABLES: [Variable; 3] = [
-    ("RETROGRAD_TRACE", trace_process, "nothing is traced"),
-    ("RETROGRAD_XRAY", record_process, "nothing is recorded"),
-    ("RETROGRAD_NONFINITE", search_process, "nothing is searched"),
+    ("RETROGRAD_TRACE", Some("standard error"), trace_process, "nothing is traced"),
+    ("RETROGRAD_XRAY", Some("xray.html"), record_process, "nothing is recorded"),
+    ("RETROGRAD_NONFINITE", None, search_process, "nothing is searched"),
 ];
 
 /// Watches the process as environment variables request. It is called at the start of `main`; later calls do
@@ -33,8 +35,18 @@ const VARIABLES: [Variable; 3] = [
 pub fn from_env() {
     static READ: Once = Once::new();
     READ.call_once(|| {
-        for (name, watch, otherwise) in VARIABLES {
-            if let Err(why) = watch(&std::env::var_os(name).unwrap_or_default()) {
+        for (name, one, watch, otherwise) in VARIABLES {
+            let value = std::env::var_os(name).unwrap_or_default();
+            let done = match (value.to_string_lossy().trim(), one) {
+                ("" | "0", _) => Ok(()),
+                ("1", _) => watch(None),
+                (path, Some(_)) if path.contains(['/', '.', '\\']) => watch(Some((&value).into())),
+                (other, None) => Err(format!("{other:?} is neither 0 nor 1")),
+                (other, Some(one)) => Err(format!(
+                    "{other:?} is neither 0, nor 1 for {one}, nor a file (a path with a / or a .)"
+                )),
+            };
+            if let Err(why) = done {
                 eprintln!("{name}: {why}; {otherwise}");
             }
         }

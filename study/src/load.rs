@@ -8,7 +8,6 @@
 use std::fmt::{self, Display, Formatter};
 use std::fs::read_to_string;
 use std::io::Write;
-use std::ops::AddAssign;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -22,7 +21,7 @@ pub struct Reading {
 }
 
 /// CPU seconds that other processes used within some seconds. They can be negative, as the counters are
-/// read one after the other and count in ticks; a sum of many has less of that error.
+/// read one after the other and count in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Others {
     /// CPU seconds.
@@ -47,13 +46,6 @@ impl Reading {
     pub fn since(&self) -> Others {
         let (Some(before), Some(now)) = (self.others, others()) else { return Others::default() };
         Others { seconds: now - before, took: self.at.elapsed().as_secs_f64() }
-    }
-}
-
-impl AddAssign for Others {
-    fn add_assign(&mut self, more: Others) {
-        self.seconds += more.seconds;
-        self.took += more.took;
     }
 }
 
@@ -94,7 +86,7 @@ fn others() -> Option<f64> {
 }
 
 /// The cores that this process may run on.
-fn used_cores() -> Vec<usize> {
+pub(crate) fn used_cores() -> Vec<usize> {
     let status = read_to_string("/proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     list.and_then(core_list).unwrap_or_default()

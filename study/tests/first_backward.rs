@@ -183,6 +183,8 @@ fn a_value_requests_nothing_standard_error_or_a_file() {
         let said = run(value);
         assert!(said.contains(&format!("{value:?} is neither 0, nor 1")), "{said}");
     }
+    let said = run("missing/x");
+    assert!(said.starts_with("RETROGRAD_TRACE: missing/x cannot be created: "), "{said}");
     assert!(run("1").starts_with("trace: "));
     assert_eq!(files(folder.path()), 1);
     for value in ["trace.txt", &whole, "./1", "a/b"] {

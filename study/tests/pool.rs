@@ -1,7 +1,7 @@
 //! The memory of a record is that of the pool. One test, since the pool is that of the process.
 
 use retrograd_autograd::Var;
-use retrograd_study::record::{Recorder, Seen, What, record};
+use retrograd_study::record::{Recorder, What, record};
 use retrograd_tensor::ops::activation::Gelu;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::storage::pool_stats;
@@ -46,10 +46,8 @@ fn bytes_are_those_of_the_pool() {
         // After each event, the bytes are those of the pool.
         let live = Arc::new(Mutex::new(Vec::new()));
         let sink = live.clone();
-        let recorder = Recorder::new().watching(move |seen: &Seen<'_>| {
-            let _ = seen;
-            sink.lock().unwrap().push(pool_stats().live);
-        });
+        let recorder =
+            Recorder::new().watching(move |_| sink.lock().unwrap().push(pool_stats().live));
         let (_, recording) = recorder.record(|| step().backward());
         let watched = recording.events.iter().filter(|e| !matches!(e.what, What::RuleEnded { .. }));
         let recorded: Vec<usize> = watched.map(|event| event.live).collect();

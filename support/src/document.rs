@@ -14,6 +14,11 @@ pub fn data(html: &str) -> Value {
     serde_json::from_str(around_data(html).1).expect("JSON")
 }
 
+/// The numbers of a list.
+pub fn numbers(list: &Value) -> Vec<f64> {
+    list.as_array().expect("a list").iter().map(|x| x.as_f64().expect("a number")).collect()
+}
+
 /// The bytes of a text in base64.
 pub fn base64(text: &str) -> Vec<u8> {
     let digit = |c: u8| match c {

@@ -33,7 +33,6 @@ fn model(width: usize, dropout: f64) -> Gpt {
         width,
         dropout,
         bias: false,
-        tied: true,
         ..GptConfig::default()
     };
     Gpt::new(config, &mut Rng::new(1)).unwrap()

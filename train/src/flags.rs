@@ -167,13 +167,8 @@ pub const SAMPLES: &str = "Samples";
 
 impl Sampling {
     pub fn sampler(&self) -> Sampler {
-        Sampler {
-            repetition_penalty: self.repetition_penalty,
-            temperature: self.temperature,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-        }
+        let Sampling { repetition_penalty, temperature, top_k, top_p, min_p, .. } = *self;
+        Sampler { repetition_penalty, temperature, top_k, top_p, min_p }
     }
 }
 

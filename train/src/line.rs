@@ -19,11 +19,6 @@ pub enum Line {
 }
 
 impl Line {
-    /// The step, if it is the line of a step.
-    pub fn step(&self) -> Option<u64> {
-        if let Line::Step(step) = self { Some(step.step) } else { None }
-    }
-
     /// A line from its JSON, or what is invalid in it.
     pub fn read(json: &str) -> Result<Line, String> {
         let line = serde_json::from_str(json).map_err(|_| "no line of a log".to_string())?;

@@ -39,7 +39,8 @@ impl Log {
         lines.retain(|(line, _)| stays(line));
         let kept: String = lines.iter().flat_map(|(_, text)| [text.trim_end(), "\n"]).collect();
         let lines: Vec<Line> = lines.into_iter().map(|(line, _)| line).collect();
-        let known: BTreeSet<u64> = lines.iter().filter_map(Line::step).collect();
+        let number = |line: &Line| if let Line::Step(s) = line { Some(s.step) } else { None };
+        let known: BTreeSet<u64> = lines.iter().filter_map(number).collect();
         let missing = step.saturating_sub(known.len() as u64);
         if !unreadable.is_empty() || missing > 0 {
             note!(

@@ -167,7 +167,8 @@ impl Case {
 
     fn axes_of(&self, rank: usize) -> AxisSet {
         let set = (0..rank).filter(|&i| self.random(3, i) < 0.5);
-        set.fold(AxisSet::EMPTY, AxisSet::insert).insert_any(rank, self)
+        let set = set.fold(AxisSet::EMPTY, AxisSet::insert);
+        if set.is_empty() && rank > 0 { set.insert(self.axis_of(rank)) } else { set }
     }
 
     /// Some axes: at least one, if there is one.
@@ -176,9 +177,14 @@ impl Case {
     }
 
     pub fn order<T: Real>(&self, x: &Var<T>) -> Vec<isize> {
-        let mut order: Vec<isize> = (0..x.rank() as isize).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, (self.random(4, i) * (i + 1) as f64) as usize);
+        self.shuffled(4, x.rank()).into_iter().map(|axis| axis as isize).collect()
+    }
+
+    /// The numbers below `n` in random order.
+    fn shuffled(&self, stream: u64, n: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..n).collect();
+        for i in (1..n).rev() {
+            order.swap(i, (self.random(stream, i) * (i + 1) as f64) as usize);
         }
         order
     }
@@ -342,17 +348,8 @@ impl Case {
     /// Numbers of repetitions, of up to one new axis, too.
     pub fn times(&self, rank: usize) -> Vec<usize> {
         let n = rank + self.below(2);
-        (0..n)
-            .map(
-                |i| {
-                    if self.large {
-                        1
-                    } else {
-                        [1, 2, 1, 3, 0][(self.random(16, i) * 5.0) as usize]
-                    }
-                },
-            )
-            .collect()
+        let drawn = |i| [1, 2, 1, 3, 0][(self.random(16, i) * 5.0) as usize];
+        (0..n).map(|i| if self.large { 1 } else { drawn(i) }).collect()
     }
 
     /// Sizes that add up to `n`; some may be 0.
@@ -425,10 +422,6 @@ impl Case {
             (_, true) => self.sizes.iter().product(),
         };
         let step = 8.0 / most as f64;
-        let mut order: Vec<usize> = (0..n).collect();
-        for i in (1..n).rev() {
-            order.swap(i, (self.random(stream, i) * (i + 1) as f64) as usize);
-        }
         let at = |i: usize| {
             let jitter = 0.1 * self.random(stream + 50, i);
             if let Domain::Magnitudes = domain {
@@ -437,7 +430,7 @@ impl Case {
             }
             rounded((i as f64 - (n / 2) as f64 + 0.5 * k as f64 + jitter) * step)
         };
-        order.into_iter().map(at).collect()
+        self.shuffled(stream, n).into_iter().map(at).collect()
     }
 
     /// Values of an operand that repeat along some axes.
@@ -454,16 +447,6 @@ impl Case {
     pub fn cotangent<T: Real>(&self, shape: &Shape) -> Tensor<T> {
         let values = self.values(Domain::Apart, 9, shape);
         Tensor::from_vec(values.into_iter().map(T::from_f64).collect(), *shape)
-    }
-}
-
-trait InsertAny {
-    fn insert_any(self, rank: usize, case: &Case) -> Self;
-}
-
-impl InsertAny for AxisSet {
-    fn insert_any(self, rank: usize, case: &Case) -> Self {
-        if self.is_empty() && rank > 0 { self.insert(case.axis_of(rank)) } else { self }
     }
 }
 
@@ -560,10 +543,10 @@ pub mod shapes {
     pub fn reduced2(case: &Case) -> Vec<Shape> {
         let mut dims = at_least(case, 1);
         case.axes_of(dims.len()).iter().for_each(|i| dims[i] = dims[i].max(2));
-        one(limited(dims.clone()).iter().map(|&d| d.max(2)).collect::<Vec<_>>())
-            .into_iter()
-            .map(|s| if case.large { dims.clone().into() } else { s })
-            .collect()
+        if !case.large {
+            dims = limited(dims).iter().map(|&d| d.max(2)).collect();
+        }
+        one(dims)
     }
 
     fn with_last(case: &Case, least: usize, parameters: usize) -> Vec<Shape> {

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -25,9 +24,3 @@ class Usage(unittest.TestCase):
         self.fails("nan is no time in seconds", "--seconds", "nan")
         self.fails("-1 is no time in seconds", "--wait=-1")
         self.fails("is no list of cores", "--cores", "all")
-
-    def test_results_that_are_missing_or_damaged(self):
-        with tempfile.TemporaryDirectory() as folder:
-            self.fails("there are no results in", "--show", "--out", folder)
-            (Path(folder) / "results.json").write_text("{")
-            self.fails("cannot be read", "--show", "--out", folder)

@@ -1,13 +1,13 @@
 //! GPT-2, and nanoGPT.
 
-use super::{HEAD, Shapes, json};
+use super::json::{self, entries};
+use super::{HEAD, Shapes};
 use crate::checkpoint::Storable;
 use crate::config_error::ConfigError;
 use crate::gpt::{AttentionKind, GptConfig, MlpKind, NormKind, Positions};
 use crate::state::StateDict;
 use crate::state_map::StateMap;
 use retrograd_tensor::Tensor;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The linear layers of a block.
@@ -53,46 +53,24 @@ pub fn nanogpt() -> StateMap {
         .ignore("transformer.h.*.attn.bias")
 }
 
-/// `config.json`, with the defaults of `GPT2Config`.
-#[derive(Deserialize)]
-#[serde(default)]
-struct Gpt2Json {
-    vocab_size: usize,
-    n_positions: usize,
-    n_embd: usize,
-    n_layer: usize,
-    n_head: usize,
-    n_inner: Option<usize>,
-    activation_function: String,
-    resid_pdrop: f64,
-    embd_pdrop: f64,
-    attn_pdrop: f64,
-    layer_norm_epsilon: f64,
-    scale_attn_weights: bool,
-    scale_attn_by_inverse_layer_idx: bool,
-    add_cross_attention: bool,
-    tie_word_embeddings: bool,
-}
-
-impl Default for Gpt2Json {
-    fn default() -> Self {
-        Gpt2Json {
-            vocab_size: 50257,
-            n_positions: 1024,
-            n_embd: 768,
-            n_layer: 12,
-            n_head: 12,
-            n_inner: None,
-            activation_function: "gelu_new".into(),
-            resid_pdrop: 0.1,
-            embd_pdrop: 0.1,
-            attn_pdrop: 0.1,
-            layer_norm_epsilon: 1e-5,
-            scale_attn_weights: true,
-            scale_attn_by_inverse_layer_idx: false,
-            add_cross_attention: false,
-            tie_word_embeddings: true,
-        }
+entries! {
+    /// `config.json`, with the defaults of `GPT2Config`.
+    struct Gpt2Json {
+        vocab_size: usize = 50257,
+        n_positions: usize = 1024,
+        n_embd: usize = 768,
+        n_layer: usize = 12,
+        n_head: usize = 12,
+        n_inner: Option<usize> = None,
+        activation_function: String = "gelu_new".into(),
+        resid_pdrop: f64 = 0.1,
+        embd_pdrop: f64 = 0.1,
+        attn_pdrop: f64 = 0.1,
+        layer_norm_epsilon: f64 = 1e-5,
+        scale_attn_weights: bool = true,
+        scale_attn_by_inverse_layer_idx: bool = false,
+        add_cross_attention: bool = false,
+        tie_word_embeddings: bool = true,
     }
 }
 

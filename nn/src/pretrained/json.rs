@@ -4,6 +4,26 @@ use crate::config_error::ConfigError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+/// Declares a struct of the entries of an object, with their default values.
+macro_rules! entries {
+    (
+        $(#[$doc:meta])*
+        struct $name:ident { $($(#[$field_doc:meta])* $field:ident: $t:ty = $value:expr,)+ }
+    ) => {
+        $(#[$doc])*
+        #[derive(serde::Deserialize)]
+        #[serde(default)]
+        struct $name { $($(#[$field_doc])* $field: $t,)+ }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($field: $value,)+ }
+            }
+        }
+    };
+}
+pub(super) use entries;
+
 /// The entries of an object as a struct. A field given twice is an error.
 pub(super) fn parse<C: DeserializeOwned>(text: &str) -> Result<C, ConfigError> {
     use serde_json::error::Category::{Eof, Syntax};

@@ -1,6 +1,7 @@
 //! Llama.
 
-use super::{HEAD, Shapes, json};
+use super::json::{self, entries};
+use super::{HEAD, Shapes};
 use crate::attention::{Llama3Scaling, Pairing, Scaling, Yarn};
 use crate::config_error::ConfigError;
 use crate::gpt::{AttentionKind, GptConfig, MlpKind, NormKind, Positions, RopeConfig};
@@ -74,55 +75,30 @@ fn permuted(mut map: StateMap, config: &GptConfig, theirs: Pairing) -> StateMap 
     map
 }
 
-/// `config.json`, with the defaults of `LlamaConfig`.
-#[derive(Deserialize)]
-#[serde(default)]
-struct LlamaJson {
-    vocab_size: usize,
-    hidden_size: usize,
-    intermediate_size: usize,
-    num_hidden_layers: usize,
-    num_attention_heads: usize,
-    num_key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
-    hidden_act: String,
-    max_position_embeddings: usize,
-    rms_norm_eps: f64,
-    tie_word_embeddings: bool,
-    /// From version 5 of `transformers` on.
-    rope_parameters: Option<RopeJson>,
-    /// Before; this one also takes the place of the new parameters.
-    rope_scaling: Option<RopeJson>,
-    /// Before; for parameters without a value of their own.
-    rope_theta: Option<f64>,
-    partial_rotary_factor: Option<f64>,
-    attention_bias: bool,
-    mlp_bias: bool,
-    attention_dropout: f64,
-}
-
-impl Default for LlamaJson {
-    fn default() -> Self {
-        LlamaJson {
-            vocab_size: 32000,
-            hidden_size: 4096,
-            intermediate_size: 11008,
-            num_hidden_layers: 32,
-            num_attention_heads: 32,
-            num_key_value_heads: None,
-            head_dim: None,
-            hidden_act: "silu".into(),
-            max_position_embeddings: 2048,
-            rms_norm_eps: 1e-6,
-            tie_word_embeddings: false,
-            rope_parameters: None,
-            rope_scaling: None,
-            rope_theta: None,
-            partial_rotary_factor: None,
-            attention_bias: false,
-            mlp_bias: false,
-            attention_dropout: 0.0,
-        }
+entries! {
+    /// `config.json`, with the defaults of `LlamaConfig`.
+    struct LlamaJson {
+        vocab_size: usize = 32000,
+        hidden_size: usize = 4096,
+        intermediate_size: usize = 11008,
+        num_hidden_layers: usize = 32,
+        num_attention_heads: usize = 32,
+        num_key_value_heads: Option<usize> = None,
+        head_dim: Option<usize> = None,
+        hidden_act: String = "silu".into(),
+        max_position_embeddings: usize = 2048,
+        rms_norm_eps: f64 = 1e-6,
+        tie_word_embeddings: bool = false,
+        /// From version 5 of `transformers` on.
+        rope_parameters: Option<RopeJson> = None,
+        /// Before; this one also takes the place of the new parameters.
+        rope_scaling: Option<RopeJson> = None,
+        /// Before; for parameters without a value of their own.
+        rope_theta: Option<f64> = None,
+        partial_rotary_factor: Option<f64> = None,
+        attention_bias: bool = false,
+        mlp_bias: bool = false,
+        attention_dropout: f64 = 0.0,
     }
 }
 

@@ -43,24 +43,14 @@ pub fn everything() -> Checkpoint {
 
 fn contents(file: &Checkpoint) -> BTreeMap<String, (DType, Vec<usize>, Vec<u64>)> {
     let entry = |t: &AnyTensor| {
-        let (shape, data) = match t {
-            AnyTensor::F32(t) => {
-                (t.shape().to_vec(), t.to_vec().iter().map(|x| x.to_bits().into()).collect())
-            }
-            AnyTensor::F64(t) => {
-                (t.shape().to_vec(), t.to_vec().iter().map(|x| x.to_bits()).collect())
-            }
-            AnyTensor::I64(t) => {
-                (t.shape().to_vec(), t.to_vec().iter().map(|&x| x as u64).collect())
-            }
-            AnyTensor::U32(t) => {
-                (t.shape().to_vec(), t.to_vec().iter().map(|&x| x.into()).collect())
-            }
-            AnyTensor::Bool(t) => {
-                (t.shape().to_vec(), t.to_vec().iter().map(|&x| x.into()).collect())
-            }
+        let bits = match t {
+            AnyTensor::F32(t) => t.to_vec().iter().map(|x| x.to_bits().into()).collect(),
+            AnyTensor::F64(t) => t.to_vec().iter().map(|x| x.to_bits()).collect(),
+            AnyTensor::I64(t) => t.to_vec().iter().map(|&x| x as u64).collect(),
+            AnyTensor::U32(t) => t.to_vec().iter().map(|&x| x.into()).collect(),
+            AnyTensor::Bool(t) => t.to_vec().iter().map(|&x| x.into()).collect(),
         };
-        (t.dtype(), shape, data)
+        (t.dtype(), t.shape().to_vec(), bits)
     };
     file.tensors.iter().map(|(name, t)| (name.clone(), entry(t))).collect()
 }

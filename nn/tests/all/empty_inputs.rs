@@ -1,8 +1,8 @@
 //! Empty sequences, fully masked rows, and masked elements.
 
+use crate::common::variants::{CAUSAL, LINEAR, MASKED, NOT_CAUSAL};
 use crate::common::*;
 use retrograd_autograd::Var;
-use retrograd_nn::Layer;
 use retrograd_nn::attention::*;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
@@ -41,70 +41,30 @@ fn fully_masked_queries_give_zero() {
 /// The output for empty sequences and batches is empty, in every variant.
 #[test]
 fn empty_inputs_give_empty_outputs() {
-    let p = || Projections::<f64>::new(HeadSizes::new(8, 2), &mut Rng::new(1));
     let r = &mut Rng::new(2);
-    let pass = || eval();
-    let strided = SparsePattern::Strided { stride: 2 };
-    let layout = BigBirdLayout { block: 2, neighbours: 1, global: 1, random: 1, seed: 1 };
     let mla =
         MlaSizes { width: 8, heads: 2, query_latent: None, latent: 3, nope: 2, rope: 2, value: 3 };
-    let shaw = ShawAttention::new(p(), 2, r);
-    let xl = TransformerXlAttention::new(p(), r);
+    let (encoder, decoder) = (T5Attention::encoder(8, 2, r), T5Attention::decoder(8, 2, r));
+    let mla = MlaAttention::new(mla, r);
     let additive = AdditiveAttention::new(8, 8, 3, r);
     let luong = LuongAttention::new(LuongGeneral::new(8, 8, r), 8, 8, r);
     let concat = LuongAttention::new(LuongConcat::new(8, 8, 3, r), 8, 8, r);
     let local_p = LuongLocalP::new(luong.clone(), 8, 2, r);
     let local_m = LuongLocalM::new(luong.clone(), 2);
-    let longformer = LongformerAttention::new(p(), &[1, 2], 2);
-    let big_bird = BigBirdAttention::new(p(), layout);
-    let prefix = PrefixLmAttention::new(p());
-    let packed = PackedAttention::new(p());
-    let incremental: [(&str, &dyn Incremental<f64>); 15] = [
-        ("RoPE, grouped", &uneven().with_rope(Rope::new(4))),
-        ("T5", &T5Attention::encoder(8, 2, r)),
-        ("T5, causal", &T5Attention::decoder(8, 2, r)),
-        ("sparse", &SparseTransformerAttention::new(p(), strided, SparseMerge::Heads, 0)),
-        ("ALiBi", &AlibiAttention::causal(p())),
-        ("chunked", &ChunkedLocalAttention::new(p(), 3)),
-        ("sinks", &SinkAttention::new(uneven())),
-        ("memory", &MemoryAttention::new(uneven(), 2, r)),
-        ("differential", &DifferentialAttention::new(HeadSizes::new(8, 2), 0, None, r)),
-        ("MLA", &MlaAttention::new(mla, r)),
-        ("L2", &QkL2Attention::new(p(), 9)),
-        ("RMS", &p().with_qk_norm(1e-6)),
-        ("talking", &TalkingHeadsAttention::new(p())),
-        ("gated", &GatedAttention::new(p(), r)),
-        ("scale", &HeadScaleAttention::new(p())),
-    ];
-    let normalized = [
-        Normalizer::Sigmoid { bias: None },
-        Normalizer::Sparsemax,
-        Normalizer::Entmax15,
-        Normalizer::TopK(2),
-        Normalizer::Linear,
-    ];
-    let normalized = normalized.map(|n| NormalizedAttention::new(p(), n));
     type Run<'a> = Box<dyn Fn(&Var<f64>) -> Var<f64> + 'a>;
     let mut runs: Vec<(&str, Run<'_>)> = vec![
-        ("Shaw", Box::new(|x| shaw.forward(x, &mut pass()))),
-        ("XL", Box::new(|x| xl.forward(x, None, Mask::full(), &mut pass()))),
-        ("Longformer", Box::new(|x| longformer.forward(x, &[], Mask::full(), &mut pass()))),
-        ("BigBird", Box::new(|x| big_bird.forward(x, Mask::full(), &mut pass()))),
-        ("prefix", Box::new(|x| prefix.forward(x, &[0], Mask::full(), &mut pass()))),
-        (
-            "packed",
-            Box::new(|x| packed.forward(x, &Packed::new(&[x.size(1)]), Mask::full(), &mut pass())),
-        ),
-        ("additive", Box::new(|x| additive.forward(x, x, x, Mask::full(), &mut pass()))),
-        ("Luong", Box::new(|x| luong.forward(x, x, Mask::full(), &mut pass()))),
-        ("concat", Box::new(|x| concat.forward(x, x, Mask::full(), &mut pass()))),
-        ("local-m", Box::new(|x| local_m.forward(x, x, Mask::full(), &mut pass()))),
-        ("local-p", Box::new(|x| local_p.forward(x, x, &[x.size(1)], &mut pass()))),
+        ("T5", Box::new(|x| encoder.forward(x, Mask::causal(), &mut eval()))),
+        ("T5, causal", Box::new(|x| decoder.forward(x, Mask::causal(), &mut eval()))),
+        ("MLA", Box::new(|x| mla.forward(x, Mask::causal(), &mut eval()))),
+        ("additive", Box::new(|x| additive.forward(x, x, x, Mask::full(), &mut eval()))),
+        ("Luong", Box::new(|x| luong.forward(x, x, Mask::full(), &mut eval()))),
+        ("concat", Box::new(|x| concat.forward(x, x, Mask::full(), &mut eval()))),
+        ("local-m", Box::new(|x| local_m.forward(x, x, Mask::full(), &mut eval()))),
+        ("local-p", Box::new(|x| local_p.forward(x, x, &[x.size(1)], &mut eval()))),
     ];
-    let normalized = normalized.iter().map(|m| ("normalized", m as &dyn Incremental<f64>));
-    for (name, m) in incremental.into_iter().chain(normalized) {
+    for (name, run) in CAUSAL.into_iter().chain(MASKED).chain(NOT_CAUSAL).chain(LINEAR) {
         let spec = Spec::new().causal();
-        runs.push((name, Box::new(move |x| m.forward_dyn(x, &spec, &mut eval()))));
+        runs.push((name, Box::new(move |x| run(uneven(), x, spec.clone(), &mut eval()))));
     }
     for shape in [[0usize, 3, 8], [2, 0, 8], [0, 0, 8]] {
         for (name, run) in &runs {
@@ -116,13 +76,13 @@ fn empty_inputs_give_empty_outputs() {
         }
     }
     // The output for a sequence of padding is 0.
-    let y = uneven().forward(&constant(&[1, 3, 8], 1), Mask::lengths(&[0]), &mut pass());
+    let y = uneven().forward(&constant(&[1, 3, 8], 1), Mask::lengths(&[0]), &mut eval());
     assert!(y.value().to_vec().iter().all(|&y| y == 0.0));
     // Latents without keys give the output for no keys.
-    let pool = AttentionPool::new(p(), 2, r);
-    let y = pool.forward(&Var::constant(Tensor::zeros([3, 0, 8])), &Spec::new(), &mut pass());
+    let pool = AttentionPool::new(uneven(), 2, r);
+    let y = pool.forward(&Var::constant(Tensor::zeros([3, 0, 8])), &Spec::new(), &mut eval());
     assert_eq!((*y.shape(), y.value().to_vec()), ([3, 2, 8].into(), vec![0.0; 48]));
-    let y = pool.forward(&Var::constant(Tensor::zeros([0, 4, 8])), &Spec::new(), &mut pass());
+    let y = pool.forward(&Var::constant(Tensor::zeros([0, 4, 8])), &Spec::new(), &mut eval());
     assert_eq!(*y.shape(), [0, 2, 8]);
 }
 

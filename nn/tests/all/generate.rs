@@ -17,18 +17,6 @@ fn draws<T: Real>(sampler: Sampler, logits: &Tensor<T>, n: usize) -> Vec<usize> 
 }
 
 #[test]
-fn temperature_0_is_greedy() {
-    let logits = Tensor::from([0.1f32, 7.0, -3.0, 6.999]);
-    for top_k in [None, Some(1), Some(3), Some(100)] {
-        let counts = draws(Sampler { temperature: 0.0, top_k, ..Sampler::default() }, &logits, 50);
-        assert_eq!(counts, [0, 50, 0, 0]);
-    }
-    // Ties: the first token.
-    let counts = draws(Sampler::greedy(), &Tensor::from([1.0f32, 2.0, 2.0]), 9);
-    assert_eq!(counts, [0, 9, 0]);
-}
-
-#[test]
 fn draws_follow_the_softmax() {
     fn check<T: Real>(logits: [f64; 6], temperature: f64, top_k: Option<usize>) {
         let n = 20_000;
@@ -157,22 +145,6 @@ fn only_the_last_tokens_of_a_long_prompt_are_used() {
 }
 
 #[test]
-fn greedy_text_is_the_argmax_of_the_logits() {
-    let model = gpt::<f32>(config(), 1);
-    let mut tokens = vec![1i64, 2];
-    for _ in 0..12 {
-        let seen = &tokens[tokens.len().saturating_sub(6)..];
-        let input = Tensor::from_vec(seen.to_vec(), [seen.len()]);
-        let logits = model.forward(&input, &mut Pass::eval()).into_value();
-        tokens.push(logits.select(0, seen.len() - 1).argmax(0).item());
-    }
-    let mut rng = Rng::new(0);
-    let made = model.generate(&[1, 2], Sampler::greedy(), &mut rng);
-    let made: Vec<i64> = made.beyond_context(BeyondContext::Recompute).take(12).collect();
-    assert_eq!(made, tokens[2..]);
-}
-
-#[test]
 fn cached_logits_equal_those_of_the_sequence_for_any_partition() {
     for bias in [true, false] {
         let model = gpt::<f64>(GptConfig { dropout: 0.5, bias, ..config() }, 2);
@@ -247,7 +219,7 @@ fn options_at_their_limits() {
     // Of equal tokens, whose probabilities have exact sums; of masked ones, which have no probability at
     // any temperature; and of logits whose difference overflows.
     type Case<'a> = (Sampler, &'a [f64], &'a [i64], &'a [f64]);
-    let cases: [Case; 17] = [
+    let cases: [Case; 21] = [
         (top_p(0.25), &[0.0; 4], &[0], &[1.0]),
         (top_p(0.5), &[0.0; 4], &[0, 1], &[half; 2]),
         (top_p(0.75), &[0.0; 4], &[0, 1, 2], &[third; 3]),
@@ -263,6 +235,11 @@ fn options_at_their_limits() {
         (at(INF, min_p(1.0)), &masked, &[0, 3, 1], &[third; 3]),
         (at(5e-324, all), &masked, &[0, 3, 1, 2], &[1.0, 0.0, 0.0, 0.0]),
         (at(0.0, all), &[-INF, -1e300, -INF], &[1], &[1.0]),
+        // Greedy, whatever the other options; of equal logits the first.
+        (Sampler::greedy(), &[1.0, 2.0, 2.0], &[1], &[1.0]),
+        (at(0.0, top_k(1)), &[0.1, 7.0, -3.0, 6.999], &[1], &[1.0]),
+        (at(0.0, top_k(3)), &[0.1, 7.0, -3.0, 6.999], &[1], &[1.0]),
+        (at(0.0, top_k(100)), &[0.1, 7.0, -3.0, 6.999], &[1], &[1.0]),
         (all, &[-INF, -1e300, -INF], &[1, 0, 2], &[1.0, 0.0, 0.0]),
         (at(1e308, all), &[-1e308, 1e308], &[1, 0], &[1.0 / (1.0 + e), e / (1.0 + e)]),
     ];
@@ -332,15 +309,7 @@ fn recomputed(model: &Gpt<f64>, tokens: &[i64]) -> Vec<Tensor<f64>> {
 }
 
 fn relative(positions: Positions, layers: usize, context: usize) -> Gpt<f64> {
-    let config = GptConfig {
-        vocab: 7,
-        context,
-        layers,
-        heads: 2,
-        width: 8,
-        positions,
-        ..GptConfig::default()
-    };
+    let config = GptConfig { context, layers, positions, ..config() };
     Gpt::new(config, &mut Rng::new(8)).unwrap()
 }
 
@@ -414,15 +383,7 @@ fn every_variant_generates_beyond_the_context() {
         for positions in
             [Positions::Learned, Positions::Rope(RopeConfig::default()), Positions::None]
         {
-            let small = GptConfig {
-                vocab: 7,
-                context: 6,
-                layers: 2,
-                heads: 2,
-                width: 8,
-                ..GptConfig::default()
-            };
-            let config = GptConfig { positions, ..small.with_attention(kind) };
+            let config = GptConfig { positions, ..config().with_attention(kind) };
             if config.check().is_err() {
                 continue;
             }

@@ -9,18 +9,7 @@ use retrograd_tensor::{Real, Tensor, with_threads};
 const VOCAB: i64 = 11;
 
 fn model<T: Real>() -> Gpt<T> {
-    let config = GptConfig {
-        vocab: VOCAB as usize,
-        context: 100,
-        layers: 2,
-        heads: 2,
-        width: 16,
-        dropout: 0.0,
-        bias: true,
-        tied: true,
-        ..GptConfig::default()
-    };
-    gpt(config, 1)
+    gpt(GptConfig { vocab: VOCAB as usize, context: 100, width: 16, ..config() }, 1)
 }
 
 /// Tokens and targets of a batch of sequences.
@@ -44,14 +33,18 @@ fn difference(a: &Gradients<f64>, b: &Gradients<f64>) -> f64 {
 }
 
 /// Shards are weighted by their numbers of targets that are not ignored, in any distribution over the
-/// sequences.
+/// sequences. The number of threads changes no bit.
 #[test]
 fn ignored_targets_are_excluded_from_every_shard() {
     let model = model::<f64>();
     let check = |name: &str, [tokens, targets]: [Tensor<i64>; 2]| {
         let whole = model.loss(&tokens, &targets, &mut Pass::eval());
-        let (loss, gradients) = model.loss_and_gradients(&tokens, &targets, &mut Pass::eval());
+        let [(loss, gradients), (again, same)] = [2, 3].map(|threads| {
+            let run = || model.loss_and_gradients(&tokens, &targets, &mut Pass::eval());
+            with_threads(threads, run)
+        });
         assert!((loss - whole.item()).abs() < 1e-13, "{name}: {loss}, not {}", whole.item());
+        assert!(loss.to_bits() == again.to_bits() && gradients.iter().eq(same.iter()), "{name}");
         let difference = difference(&gradients, &whole.backward());
         assert!(difference < 1e-14, "{name}: gradients differ by {difference}");
         loss
@@ -64,9 +57,20 @@ fn ignored_targets_are_excluded_from_every_shard() {
     check("sequences of different lengths", with(&|row, at| at < 100 >> row));
     check("one target", with(&|row, at| (row, at) == (5, 40)));
     assert_eq!(check("none", with(&|_, _| false)), 0.0);
+    check("one short sequence", batch(1, 5));
     // An odd number of sequences in four shards.
     let [tokens, all] = batch(17, 96);
     check("odd", [tokens, only(&all, -100, |row, at| at % (row + 1) == 0)]);
+}
+
+/// Each shard has its own dropout mask: eight times the same sequence have another loss than one.
+#[test]
+fn shards_have_dropout_masks_of_their_own() {
+    let config = GptConfig { context: 96, dropout: 0.5, ..config() };
+    let model = Gpt::<f64>::new(config, &mut Rng::new(1)).unwrap();
+    let tokens = Tensor::<i64>::ones([1, 96]);
+    let loss = |x: &Tensor<i64>| model.loss_and_gradients(x, x, &mut Pass::train(3)).0;
+    assert_ne!(loss(&tokens.broadcast_to([8, 96])), loss(&tokens));
 }
 
 #[test]

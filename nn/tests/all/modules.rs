@@ -3,8 +3,9 @@
 
 use crate::common::*;
 use retrograd_autograd::Var;
+use retrograd_autograd::check::{Check, gradcheck};
 use retrograd_nn::optim::{AdamW, Optimizer, Sgd};
-use retrograd_nn::testing::check_module;
+use retrograd_nn::testing::{check_module, with_parameters};
 use retrograd_nn::*;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, with_threads};
@@ -25,38 +26,37 @@ const ACTIVATIONS: [Activation; 13] = [
     Activation::Mish,
 ];
 
+fn bare() -> GptConfig {
+    GptConfig { bias: false, ..config() }
+}
+
+type Build = fn(&mut Rng) -> Sequential<f64>;
+
 /// Every layer from `[.., 8]` to `[.., n]`, with a name.
-fn layers() -> Vec<(&'static str, Sequential<f64>)> {
+const LAYERS: [(&str, Build); 12] = [
+    ("linear", |r| Sequential::new().then(Linear::new(8, 5, r))),
+    ("linear without bias", |r| Sequential::new().then(Linear::without_bias(8, 5, r))),
+    ("layer norm", |_| Sequential::new().then(LayerNorm::new(8))),
+    ("layer norm without bias", |_| Sequential::new().then(LayerNorm::without_bias(8))),
+    ("rms norm", |_| Sequential::new().then(RmsNorm::new(8))),
+    ("mlp", |r| Sequential::new().then(Mlp::new(&config(), r))),
+    ("mlp without bias", |r| Sequential::new().then(Mlp::new(&bare(), r))),
+    ("attention", |r| Sequential::new().then(CausalSelfAttention::new(&config(), r))),
+    ("attention without bias", |r| Sequential::new().then(CausalSelfAttention::new(&bare(), r))),
+    ("block", |r| Sequential::new().then(Block::new(&config(), r))),
+    ("block without bias", |r| Sequential::new().then(Block::new(&bare(), r))),
+    ("sequential", |r| {
+        let first = Sequential::new().then(Linear::new(8, 6, r)).then(Activation::Silu);
+        first.then(RmsNorm::new(6)).then(Dropout::new(0.3)).then(Linear::new(6, 3, r))
+    }),
+];
+
+/// A layer without parameters that are 0 or 1.
+fn shaken(build: Build) -> Sequential<f64> {
     let rng = &mut Rng::new(5);
-    let bare = GptConfig { bias: false, ..config() };
-    let one = |layer: Sequential<f64>| layer;
-    let all = vec![
-        ("linear", one(Sequential::new().then(Linear::new(8, 5, rng)))),
-        ("linear without bias", one(Sequential::new().then(Linear::without_bias(8, 5, rng)))),
-        ("layer norm", one(Sequential::new().then(LayerNorm::new(8)))),
-        ("layer norm without bias", one(Sequential::new().then(LayerNorm::without_bias(8)))),
-        ("rms norm", one(Sequential::new().then(RmsNorm::new(8)))),
-        ("mlp", one(Sequential::new().then(Mlp::new(&config(), rng)))),
-        ("mlp without bias", one(Sequential::new().then(Mlp::new(&bare, rng)))),
-        ("attention", one(Sequential::new().then(CausalSelfAttention::new(&config(), rng)))),
-        (
-            "attention without bias",
-            one(Sequential::new().then(CausalSelfAttention::new(&bare, rng))),
-        ),
-        ("block", one(Sequential::new().then(Block::new(&config(), rng)))),
-        ("block without bias", one(Sequential::new().then(Block::new(&bare, rng)))),
-        (
-            "sequential",
-            Sequential::new()
-                .then(Linear::new(8, 6, rng))
-                .then(Activation::Silu)
-                .then(RmsNorm::new(6))
-                .then(Dropout::new(0.3))
-                .then(Linear::new(6, 3, rng)),
-        ),
-    ];
-    all.iter().for_each(|(_, layer)| shake(layer, rng));
-    all
+    let layer = build(rng);
+    shake(&layer, rng);
+    layer
 }
 
 /// Adding a layer's output to a residual in one pass gives the bits of the separate sum, with and
@@ -91,44 +91,56 @@ fn residuals_are_added_in_one_pass() {
     }
 }
 
+/// Compares derivatives by the inputs and the parameters of a module with differences.
+fn differentiate<M: Module<f64>>(
+    name: &str,
+    module: &M,
+    inputs: &[Tensor<f64>],
+    run: impl Fn(&M, &[Var<f64>]) -> Var<f64>,
+) {
+    let parameters = module.named_parameters().into_iter().map(|(_, p)| p.value());
+    let leaves: Vec<_> = inputs.iter().cloned().chain(parameters).map(Var::leaf).collect();
+    let f = |x: &[Var<f64>]| {
+        let (inputs, parameters) = x.split_at(inputs.len());
+        with_parameters(module, parameters, |m| run(m, inputs))
+    };
+    let report = gradcheck(f, &leaves, &Check { step: 2e-4, atol: 1e-8, ..Check::precise() });
+    report.unwrap_or_else(|e| panic!("{name}: {e}"));
+}
+
+/// Every parameter is visited and has a gradient, and derivatives agree with differences.
 #[test]
 fn every_parameter_is_visited_and_trained() {
-    let x = Var::constant(randn(&[2, 4, 8], 1));
     // The gradient of the sum alone would be 0 before a norm or for a key bias.
     let loss = |y: &Var<f64>| y.mul(&Var::constant(randn(y.shape(), 2))).square().sum(..);
-    macro_rules! check {
-        ($($build:expr),* $(,)?) => {
-            $(check_module(|| $build, |m| loss(&m.forward(&x, &mut Pass::train(1))));)*
-        };
-    }
-    let (a, b) = (config(), GptConfig { bias: false, ..config() });
-    let rng = || Rng::new(3);
-    check!(
-        Linear::new(8, 5, &mut rng()),
-        Linear::without_bias(8, 5, &mut rng()),
-        LayerNorm::new(8),
-        LayerNorm::without_bias(8),
-        RmsNorm::new(8),
-        Mlp::new(&a, &mut rng()),
-        Mlp::new(&b, &mut rng()),
-        CausalSelfAttention::new(&a, &mut rng()),
-        CausalSelfAttention::new(&b, &mut rng()),
-        Block::new(&a, &mut rng()),
-        Block::new(&b, &mut rng()),
-        Sequential::new().then(Linear::new(8, 4, &mut rng())).then(LayerNorm::new(4)),
-    );
-    let index = Tensor::from([[0i64, 3], [3, 1]]);
-    check_module(|| Embedding::new(4, 3, &mut rng()), |m| loss(&m.forward(&index)));
-    let tokens = Tensor::from([[0i64, 3, 6, 1], [2, 2, 5, 4]]);
-    for tied in [false, true] {
-        for bias in [false, true] {
-            // All positions of the context and all tokens occur.
-            let config = GptConfig { tied, bias, context: 4, ..config() };
-            check_module(
-                || gpt::<f64>(config, 3),
-                |m| loss(&m.forward(&tokens, &mut Pass::train(1))),
-            );
+    let x = Var::constant(randn(&[2, 4, 8], 1));
+    for (name, build) in LAYERS {
+        let run = |m: &Sequential<f64>, x: &Var<f64>| m.forward(x, &mut Pass::train(4));
+        check_module(|| build(&mut Rng::new(3)), |m| loss(&run(m, &x)));
+        for shape in [&[3, 8][..], &[2, 3, 8], &[1, 8], &[2, 1, 8]] {
+            differentiate(name, &shaken(build), &[randn(shape, 7)], |m, x| run(m, &x[0]));
         }
+    }
+    for activation in ACTIVATIONS {
+        let x = randn(&[3, 8], 7);
+        assert!(x.abs().min(..).item() > 0.01, "far from every kink");
+        let layer = Sequential::new().then(activation);
+        let name = format!("{activation:?}");
+        differentiate(&name, &layer, &[x], |m, x| m.forward(&x[0], &mut Pass::eval()));
+    }
+    let table = || Embedding::new(4, 3, &mut Rng::new(3));
+    let index = Tensor::from([[0i64, 3], [3, 1]]);
+    check_module(table, |m| loss(&m.forward(&index)));
+    for index in [index.slice(0, 0..1), Tensor::from([2i64])] {
+        differentiate("embedding", &table(), &[], |m, _| m.forward(&index));
+    }
+    let tokens = Tensor::from([[0i64, 3, 6, 1], [2, 2, 5, 4]]);
+    for (tied, bias) in [(false, false), (false, true), (true, false), (true, true)] {
+        // All positions of the context and all tokens occur.
+        let config = GptConfig { tied, bias, context: 4, dropout: 0.2, ..config() };
+        let run = |m: &Gpt<f64>| m.forward(&tokens, &mut Pass::train(8));
+        check_module(|| gpt(config.clone(), 3), |m| loss(&run(m)));
+        differentiate("gpt", &gpt(config, 2), &[], |m, _| run(m));
     }
 }
 
@@ -191,40 +203,9 @@ fn a_wrong_visit_is_detected_beside_other_tasks() {
 }
 
 #[test]
-fn gradients_agree_with_differences() {
-    let mut worst = 0.0f64;
-    for (name, layer) in layers() {
-        let params = layer.named_parameters();
-        for shape in [&[3, 8][..], &[2, 3, 8], &[1, 8], &[2, 1, 8]] {
-            let x = randn(shape, 7);
-            let error = gradcheck(&params, &x, |x| layer.forward(x, &mut Pass::train(4)));
-            println!("{name} {shape:?}: {error:.1e}");
-            worst = worst.max(error);
-        }
-    }
-    for activation in ACTIVATIONS {
-        let x = randn(&[3, 8], 7);
-        assert!(x.abs().min(..).item() > 0.01, "far from every kink");
-        worst = worst.max(gradcheck(&[], &x, |x| activation.forward(x, &mut Pass::eval())));
-    }
-    let table = Embedding::new(4, 3, &mut Rng::new(1));
-    for index in [Tensor::from([0i64, 3, 3]).unsqueeze(0), Tensor::from([2i64])] {
-        let params = &table.named_parameters();
-        worst = worst.max(gradcheck(params, &Tensor::zeros([0]), |_| table.forward(&index)));
-    }
-    let tokens = Tensor::from([[0i64, 3, 6, 1], [2, 2, 5, 4]]);
-    for tied in [false, true] {
-        let config = GptConfig { tied, dropout: 0.2, context: 4, ..config() };
-        let model = gpt::<f64>(config, 2);
-        let logits = |_: &Var<f64>| model.forward(&tokens, &mut Pass::train(8));
-        worst = worst.max(gradcheck(&model.named_parameters(), &Tensor::zeros([0]), logits));
-    }
-    println!("worst of all: {worst:.1e}");
-}
-
-#[test]
 fn outputs_have_the_shapes_of_their_inputs() {
-    for (name, layer) in layers() {
+    for (name, build) in LAYERS {
+        let layer = shaken(build);
         let width = layer.forward(&Var::constant(randn(&[1, 8], 0)), &mut Pass::eval()).size(-1);
         for shape in
             [&[3, 8][..], &[0, 8], &[2, 3, 8], &[0, 3, 8], &[2, 1, 8], &[2, 0, 8], &[1, 2, 3, 8]]
@@ -269,33 +250,6 @@ fn batches_equal_single_sequences_and_prefixes_equal_beginnings() {
         assert_eq!(*logits(&Tensor::zeros([2, 0])).shape(), [2, 0, 7]);
         assert_eq!(*logits(&Tensor::zeros([2, 3, 4])).shape(), [2, 3, 4, 7]);
     }
-}
-
-/// With equal lengths the kernels are the same, so the logits at earlier positions must be equal bit by
-/// bit.
-#[test]
-fn later_tokens_do_not_change_earlier_outputs() {
-    fn check<T: Real>() {
-        let model = gpt::<T>(GptConfig { context: 16, ..config() }, 1);
-        let tokens: Vec<i64> = (0..16).map(|i| i * 5 % 7).collect();
-        let logits = |tokens: &[i64]| {
-            let input = Tensor::from_vec(tokens.to_vec(), [1, 16]);
-            model.forward(&input, &mut Pass::eval()).into_value().select(0, 0)
-        };
-        let before = logits(&tokens);
-        for t in 0..16 {
-            let mut other = tokens.clone();
-            other[t] = (other[t] + 1) % 7;
-            let after = logits(&other);
-            for at in 0..16 {
-                let same = bits(&before.select(0, at)) == bits(&after.select(0, at));
-                assert_eq!(same, at < t, "token {t} and the logits at {at}");
-            }
-        }
-    }
-    use retrograd_tensor::Real;
-    check::<f32>();
-    check::<f64>();
 }
 
 #[test]
@@ -487,50 +441,6 @@ fn equal_seeds_give_equal_passes() {
     let drop = Dropout::new(0.5);
     let masks = [drop.forward(&x, &mut pass), drop.forward(&x, &mut pass)];
     assert_ne!(bits(masks[0].value()), bits(masks[1].value()));
-}
-
-/// The number of shards changes results by rounding only, the number of threads not at all; each shard
-/// has its own dropout mask.
-#[test]
-fn a_loss_in_shards_is_that_of_the_batch() {
-    let config = |dropout| GptConfig {
-        vocab: 11,
-        context: 96,
-        layers: 2,
-        heads: 2,
-        width: 16,
-        dropout,
-        bias: true,
-        tied: true,
-        ..GptConfig::default()
-    };
-    let model = Gpt::<f64>::new(config(0.0), &mut Rng::new(1)).unwrap();
-    for (batch, length) in [(1, 5), (9, 96), (16, 96)] {
-        let draw = || Tensor::<i64>::randint(0, 11, [batch, length], &mut Rng::new(batch as u64));
-        let (tokens, targets) = (draw(), draw());
-        let whole = model.loss(&tokens, &targets, &mut Pass::train(1));
-        let in_shards = |threads| {
-            retrograd_autograd::with_threads(threads, || {
-                model.loss_and_gradients(&tokens, &targets, &mut Pass::train(1))
-            })
-        };
-        let ((loss, grads), (again, same)) = (in_shards(2), in_shards(3));
-        assert!((loss - whole.item()).abs() < 1e-12);
-        assert!(loss.to_bits() == again.to_bits() && grads.len() == same.len());
-        let want = whole.backward();
-        for (((id, got), (_, again)), (_, want)) in grads.iter().zip(same.iter()).zip(want.iter()) {
-            assert_eq!(got.to_vec().len(), want.numel());
-            let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12;
-            assert!(got.to_vec().iter().zip(&want.to_vec()).all(close), "{id:?}");
-            assert!(got.to_vec() == again.to_vec());
-        }
-    }
-    // The same sequence in every shard, but another loss, by dropout.
-    let model = Gpt::<f64>::new(config(0.5), &mut Rng::new(1)).unwrap();
-    let tokens = Tensor::<i64>::ones([1, 96]);
-    let alone = model.loss_and_gradients(&tokens, &tokens, &mut Pass::train(3)).0;
-    let many = tokens.broadcast_to([8, 96]);
-    assert_ne!(model.loss_and_gradients(&many, &many, &mut Pass::train(3)).0, alone);
 }
 
 /// The loss over a large vocabulary, whose logits are computed in blocks, equals that of all logits.

@@ -68,9 +68,7 @@ fn sizes_are_those_of_nanogpt() {
         layers: 4,
         heads: 4,
         width: 128,
-        dropout: 0.0,
         bias: false,
-        tied: true,
         ..GptConfig::default()
     };
     let model = Gpt::<f32>::new(cpu, &mut Rng::new(0)).unwrap();

@@ -13,21 +13,15 @@ const BLOCK: usize = 1 << 20;
 /// The largest number of queries or keys of which all rows are kept for scores.
 const ALL_ROWS: usize = 512;
 
-/// The heads of one call, and its score parts for the pairs of `rows`, if they can be shown.
-pub(super) struct Digest {
-    pub heads: Vec<HeadMap>,
-    pub scores: ScoreParts,
-}
-
-/// The weights of the first sequence of a call, block by block of queries: no matrix of all scores is
-/// held. `tokens` are given if queries and keys have the same tokens.
+/// The heads of one call and its score parts, for the first sequence, block by block of queries: no matrix of all
+/// scores is held. `tokens` are given if queries and keys have the same tokens.
 pub(super) fn digest<T: Real>(
     seen: &Seen<T>,
     observed: &Observed<T>,
     tokens: Option<&[i64]>,
     gradient: Option<&Tensor<T>>,
     pair: Option<(usize, usize)>,
-) -> Digest {
+) -> (Vec<HeadMap>, ScoreParts) {
     let call = &seen.call;
     let [_, heads, lq, lk] = call.sizes();
     let mask_of = |head: usize| {
@@ -92,7 +86,7 @@ pub(super) fn digest<T: Real>(
             }
         }
     }
-    Digest { heads: maps, scores }
+    (maps, scores)
 }
 
 /// The last query, or the one from whose row the last token was generated after a prompt; and of the other keys

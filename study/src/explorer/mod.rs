@@ -7,10 +7,10 @@ mod text;
 
 pub use text::ExplorerText;
 
-use crate::attention::{AttentionLayer, AttentionLook, AttentionPage, AttentionText, HeadMap};
-use digest::{Digest, default_pair, digest, joined};
+use crate::attention::{AttentionLayer, AttentionLook, AttentionPage, AttentionText};
+use digest::{default_pair, digest, joined};
 use layers::{Found, layers};
-use retrograd_autograd::{Gradients, Var, no_grad, with_grad_enabled};
+use retrograd_autograd::{Var, no_grad, with_grad_enabled};
 use retrograd_nn::{Gpt, Module, Pass};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::{Real, Tensor};
@@ -122,7 +122,7 @@ impl AttentionExplorer {
             _ => None,
         };
         let (place, pair) = self.place_of(text, &found, &observed);
-        let of = |layer| layer_of(layer, &observed, text, gradients.as_ref(), pair);
+        let of = |layer| layer_of(layer, &observed, text, gradients.as_deref(), pair);
         let mut layers: Vec<AttentionLayer> = no_grad(|| found.iter().map(of).collect());
         if self.ablations && loss.is_some() {
             for (layer, found) in layers.iter_mut().zip(&found) {
@@ -194,19 +194,13 @@ impl AttentionExplorer {
     }
 }
 
-/// Gradients of the loss by the weights of each call.
-struct ByWeights<T: Real> {
-    gradients: Gradients<T>,
-    weights: Vec<Var<T>>,
-}
-
-/// The gradients of the loss by the weights, or a note why there are none.
+/// The gradient of the loss by the weights of each call, or a note why there are none.
 fn gradients<T: Real>(
     model: &dyn Module<T>,
     observed: &Observed<T>,
     notes: &mut Vec<String>,
     run: &mut impl FnMut() -> Var<T>,
-) -> Option<ByWeights<T>> {
+) -> Option<Vec<Option<Tensor<T>>>> {
     let sizes = observed.calls.iter().map(|seen| seen.call.sizes());
     let count: usize = sizes.map(|sizes| sizes.iter().product::<usize>()).sum();
     if count > GRADIENTS {
@@ -220,7 +214,8 @@ fn gradients<T: Real>(
         notes.push("There are no gradients: the loss was computed without recording.".into());
         return None;
     }
-    Some(ByWeights { gradients: loss.backward(), weights: observed.weights })
+    let gradients = loss.backward();
+    Some(observed.weights.iter().map(|weights| gradients.get(weights).cloned()).collect())
 }
 
 /// A layer of the page.
@@ -228,7 +223,7 @@ fn layer_of<T: Real>(
     layer: &Found,
     observed: &Observed<T>,
     text: &ExplorerText,
-    gradients: Option<&ByWeights<T>>,
+    gradients: Option<&[Option<Tensor<T>>]>,
     pair: Option<(usize, usize)>,
 ) -> AttentionLayer {
     let mut shown = AttentionLayer {
@@ -273,11 +268,10 @@ fn layer_of<T: Real>(
     }
     let mut scores = Vec::new();
     for &place in &layer.calls {
-        let gradient = gradients.and_then(|by| by.gradients.get(&by.weights[place]));
+        let gradient = gradients.and_then(|all| all[place].as_ref());
         let seen = &observed.calls[place];
-        let Digest { heads, scores: parts } =
-            digest(seen, observed, tokens.as_deref(), gradient, pair);
-        shown.heads.extend::<Vec<HeadMap>>(heads);
+        let (heads, parts) = digest(seen, observed, tokens.as_deref(), gradient, pair);
+        shown.heads.extend(heads);
         scores.push(parts);
     }
     shown.scores = joined(scores);

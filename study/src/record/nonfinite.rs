@@ -7,9 +7,9 @@ use retrograd_autograd::Kind;
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::any::Any;
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
 use std::panic::Location;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// Where the first NaN or infinity came from: an operation or a rule, or a tensor that had it from the beginning.
@@ -165,13 +165,8 @@ pub fn find_nonfinite<R>(f: impl FnOnce() -> R) -> (R, Option<NonFinite>) {
     (result, first)
 }
 
-/// Searches in the whole process, if the value of `RETROGRAD_NONFINITE` is 1: the operation that is found panics.
-pub(crate) fn search_process(value: &OsStr) -> Result<(), String> {
-    match value.to_str() {
-        Some("" | "0") => return Ok(()),
-        Some("1") => {}
-        _ => return Err(format!("{value:?} is neither 0 nor 1")),
-    }
+/// Searches in the whole process: the operation that is found panics.
+pub(crate) fn search_process(_: Option<PathBuf>) -> Result<(), String> {
     let search = Mutex::new(Search::default());
     let recorder = Recorder::new().watching(move |seen| {
         let mut search = locked(&search);

@@ -38,7 +38,8 @@ pub fn naive_backward<T: Real>(root: &Var<T>, most: usize) -> Option<(Gradients<
     let mut found = BTreeMap::<Id, Tensor<T>>::new();
     let mut calls = 0;
     // The recursion in a loop: what is still to be delivered, the next one last.
-    let mut pending = vec![(Target::of(root)?, Var::constant(Tensor::ones(root.shape())))];
+    let mut pending =
+        vec![(Target::new(root.id(), root.node())?, Var::constant(Tensor::ones(root.shape())))];
     while let Some((target, g)) = pending.pop() {
         match target {
             Target::Leaf(id) => {
@@ -72,10 +73,6 @@ impl<T: Real> Target<T> {
             (id, None) => Target::Leaf(id),
             (id, Some(node)) => Target::Output(node.clone(), output(node, id)),
         })
-    }
-
-    fn of(x: &Var<T>) -> Option<Self> {
-        Target::new(x.id(), x.node())
     }
 }
 

@@ -17,6 +17,14 @@ pub struct Rules {
 
 impl Rules {
     /// The rules of this library for the recorded thread.
+    ///
+    /// ```
+    /// use retrograd::study::{regions::record, scaling::Rules};
+    ///
+    /// let ((), recording) = record(|| ());
+    /// let rules = Rules::new(4, &recording, 1e-6);
+    /// assert_eq!(rules, Rules { cores: 4, threshold: rules.threshold, overhead: 1e-6 });
+    /// ```
     pub fn new(cores: usize, recording: &RegionTree, overhead: f64) -> Rules {
         let threshold =
             if recording.in_pool { PARALLEL_THRESHOLD_IN_POOL } else { PARALLEL_THRESHOLD };

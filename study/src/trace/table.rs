@@ -109,18 +109,9 @@ impl Display for Trace {
 
 /// The names of the columns of [`Line`].
 pub(super) fn header() -> String {
-    columns([
-        "us",
-        "share",
-        "limit",
-        "operation",
-        "size",
-        "type",
-        "level",
-        "threads",
-        "lane",
-        "kernel",
-    ])
+    const NAMES: [&str; 10] =
+        ["us", "share", "limit", "operation", "size", "type", "level", "threads", "lane", "kernel"];
+    columns(NAMES)
 }
 
 fn columns(
@@ -202,6 +193,8 @@ pub struct Totals {
 
 impl Display for Totals {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 9] =
+            ["calls", "ms", "time", "share", "GFLOP/s", "GB/s", "operation", "level", "kernel"];
         let columns = |[calls, ms, part, share, flops, bytes, name, level, kernel]: [&str; 9]| {
             format!(
                 "{calls:>7}  {ms:>9}  {part:>5}  {share:>5}  {flops:>7}  {bytes:>7}  {name:<18}  \
@@ -209,17 +202,7 @@ impl Display for Totals {
             )
         };
         let all: f64 = self.rows.iter().map(|total| total.seconds).sum();
-        f.write_str(&columns([
-            "calls",
-            "ms",
-            "time",
-            "share",
-            "GFLOP/s",
-            "GB/s",
-            "operation",
-            "level",
-            "kernel",
-        ]))?;
+        f.write_str(&columns(NAMES))?;
         for total in &self.rows {
             let rate = |amount: u64| match amount {
                 0 => "-".into(),

@@ -5,6 +5,7 @@ use super::data::*;
 use super::elements::Evaluated;
 use super::names::Names;
 use super::values::{Number, Values};
+use crate::conditions::cpu_model;
 use crate::record::{Constant, Event, Operation, Recording, Source, Target, What, Which};
 use retrograd_autograd::Id;
 use retrograd_tensor::machine::Roofline;
@@ -151,7 +152,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
     let shown: Vec<&Operation> = clock.operations.iter().map(|&op| &all[op]).collect();
     data.made = Made {
         version: env!("CARGO_PKG_VERSION"),
-        cpu: cpu(),
+        cpu: cpu_model().unwrap_or_default(),
         level: settings::level().name().to_string(),
         threads: threads(),
         dtype: shown.first().map_or(String::new(), |op| op.dtype.to_string()),
@@ -515,11 +516,4 @@ fn lesson(data: &Data, collected: &Collected, seen: &Shown<'_>) -> Option<Lesson
     }
     let visits = data.events.iter().filter(|e| e.what == "rule").count();
     (!rows.is_empty()).then_some(Lesson { rows, visits, naive_visits: naive.calls })
-}
-
-/// The name of the CPU; empty where it is not known.
-fn cpu() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = info.lines().find_map(|line| line.strip_prefix("model name"));
-    line.and_then(|line| line.split_once(':')).map_or(String::new(), |(_, name)| name.trim().into())
 }

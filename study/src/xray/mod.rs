@@ -23,7 +23,6 @@ use retrograd_autograd::{Id, Var};
 use retrograd_tensor::Real;
 use retrograd_tensor::machine::Roofline;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -246,18 +245,9 @@ const MOST_SECONDS: f64 = 2.0;
 
 const VARIABLE: &str = "RETROGRAD_XRAY";
 
-/// Records the first backward pass of the process as a page, as a value of the variable requests.
-pub(crate) fn record_process(value: &OsStr) -> Result<(), String> {
-    let path: PathBuf = match &*value.to_string_lossy() {
-        "" | "0" => return Ok(()),
-        "1" => "xray.html".into(),
-        path if path.contains(['/', '.', '\\']) => value.into(),
-        other => {
-            return Err(format!(
-                "{other:?} is neither 0, nor 1 for xray.html, nor a file (a path with a / or a .)"
-            ));
-        }
-    };
+/// Records the first backward pass of the process as a page, in a file or in `xray.html`.
+pub(crate) fn record_process(file: Option<PathBuf>) -> Result<(), String> {
+    let path = file.unwrap_or("xray.html".into());
     let program = std::env::args().next().unwrap_or_default();
     let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
     // That nothing follows, nobody could say at the end of the process.

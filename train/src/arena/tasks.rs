@@ -54,14 +54,8 @@ impl Text {
 impl Task {
     pub const ALL: [Task; 5] = [Task::Copy, Task::Recall, Task::Induction, Task::Sort, Task::Text];
 
-    pub fn name(self) -> &'static str {
-        match self {
-            Task::Copy => "copy",
-            Task::Recall => "recall",
-            Task::Induction => "induction",
-            Task::Sort => "sort",
-            Task::Text => "text",
-        }
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 
     pub fn context(self) -> usize {

@@ -65,14 +65,8 @@ pub fn add_look(page: &mut RunPage, line: &looks::Line) {
 /// Adds a line of the log.
 pub fn add(page: &mut RunPage, line: &Line) {
     match line {
-        Line::Step(Step { step, loss, lr, grad_norm, ms, .. }) => {
-            page.step(RunStep {
-                step: *step,
-                loss: *loss,
-                lr: *lr,
-                grad_norm: *grad_norm,
-                seconds: ms / 1e3,
-            });
+        &Line::Step(Step { step, loss, lr, grad_norm, ms, .. }) => {
+            page.step(RunStep { step, loss, lr, grad_norm, seconds: ms / 1e3 });
         }
         Line::Evaluation(evaluation) => page.evaluation(evaluation.step, evaluation.val_loss),
         Line::Done(done) => {

@@ -1,6 +1,7 @@
 //! The page of a run: what is on it, and that it changes nothing; several runs on one page.
 
 use crate::program::{FAILED, Place, TINY, USAGE};
+use retrograd_support::document::numbers;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -21,10 +22,6 @@ fn data(path: PathBuf) -> Value {
 
 fn page(place: &Place, folder: &str) -> Value {
     data(place.path(folder).join("run.html"))
-}
-
-fn numbers(list: &Value) -> Vec<f64> {
-    list.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
 }
 
 /// The lines of `looks.jsonl` with this key.

@@ -63,27 +63,4 @@ fn a_trace_has_a_line_per_kernel_and_changes_nothing() {
         file[8 + header..].to_vec()
     };
     assert!(weights("plain") == weights("traced"));
-
-    let to_file = run(&place, "kernels.trace", "to_file");
-    assert!(!to_file.err.contains("trace: "), "{to_file:?}");
-    to_file.ok();
-    let mut in_file = check(&place.read("kernels.trace"));
-    let mut printed = operations;
-    in_file.sort();
-    printed.sort();
-    assert_eq!(in_file, printed);
-}
-
-#[test]
-fn an_invalid_value_is_named_once_and_nothing_is_traced() {
-    let place = Place::new();
-    for (folder, value, said) in [
-        ("a", "yes", "RETROGRAD_TRACE: \"yes\" is neither 0, nor 1 for standard error, nor a file"),
-        ("b", "missing/folder/x", "RETROGRAD_TRACE: missing/folder/x cannot be created: "),
-    ] {
-        let ended = run(&place, value, folder);
-        assert_eq!(ended.err.matches("RETROGRAD_TRACE").count(), 1, "{ended:?}");
-        assert!(ended.err.contains(said) && !ended.err.contains("trace: "), "{ended:?}");
-        ended.ok();
-    }
 }

@@ -1,13 +1,13 @@
 //! Helpers that several tests use.
-#![allow(dead_code)]
 
 use retrograd_autograd::Var;
 use retrograd_nn::attention::{HeadSizes, MultiHeadAttention, MultiHeadConfig, Projections};
-use retrograd_nn::{Gpt, GptConfig, Module, Param, Pass, StateDict};
+use retrograd_nn::{Gpt, GptConfig, Module, Pass, StateDict};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
 mod table;
+pub mod variants;
 
 pub use retrograd_support::panics::{assert_panics, assert_panics_here, panic_here, panic_text};
 pub use table::{Table, Worst, close};
@@ -49,17 +49,7 @@ pub fn state_bits<T: Real>(module: &impl Module<T>) -> Vec<(String, Vec<usize>, 
 
 /// A small model: two layers, two heads.
 pub fn config() -> GptConfig {
-    GptConfig {
-        vocab: 7,
-        context: 6,
-        layers: 2,
-        heads: 2,
-        width: 8,
-        dropout: 0.0,
-        bias: true,
-        tied: true,
-        ..GptConfig::default()
-    }
+    GptConfig { vocab: 7, context: 6, layers: 2, heads: 2, width: 8, ..GptConfig::default() }
 }
 
 /// Projections of width 8 in 4 heads of width 6 with 2 key heads.
@@ -88,51 +78,4 @@ pub fn shake<T: Real>(module: &impl Module<T>, rng: &mut Rng) {
         let noise = Tensor::randn(p.shape(), rng).mul_scalar(T::from_f64(0.3));
         p.set(&p.value() + &noise);
     }
-}
-
-/// Compares gradients of `f`, which reads `x` and `params`, with differences of fourth order
-/// (whose error is below 1e-9 here), element by element, and returns the worst error relative to
-/// `1 + |gradient|`.
-pub fn gradcheck(
-    params: &[(String, Param<f64>)],
-    x: &Tensor<f64>,
-    f: impl Fn(&Var<f64>) -> Var<f64>,
-) -> f64 {
-    let leaf = Var::leaf(x.clone());
-    let y = f(&leaf);
-    let weights = Tensor::randn(*y.shape(), &mut Rng::new(99));
-    let grads = y.backward_with(&weights);
-    let value = |x: &Tensor<f64>| (f(&Var::constant(x.clone())).value() * &weights).sum(..).item();
-
-    let mut worst = 0.0f64;
-    let mut compare =
-        |name: &str, at: &Tensor<f64>, g: &Tensor<f64>, f: &dyn Fn(&Tensor<f64>) -> f64| {
-            assert_eq!(g.shape(), at.shape(), "{name}");
-            for (i, g) in g.to_vec().into_iter().enumerate() {
-                let h = 2e-4;
-                let moved = |by: f64| {
-                    let mut moved = at.contiguous();
-                    moved.make_mut()[i] += by;
-                    f(&moved)
-                };
-                let near = moved(h) - moved(-h);
-                let far = moved(2.0 * h) - moved(-2.0 * h);
-                let quotient = (8.0 * near - far) / (12.0 * h);
-                let error = (g - quotient).abs() / (1.0 + g.abs());
-                assert!(error < 1e-8, "{name}[{i}]: gradient {g}, difference quotient {quotient}");
-                worst = worst.max(error);
-            }
-        };
-    if x.numel() > 0 {
-        compare("input", x, grads.get(&leaf).expect("a gradient of the input"), &value);
-    }
-    for (name, param) in params {
-        let before = param.value();
-        compare(name, &before, grads.by_id(param.id()).expect(name), &|p| {
-            param.set(p.clone());
-            value(x)
-        });
-        param.set(before);
-    }
-    worst
 }

@@ -1,6 +1,7 @@
 //! Heads that share keys and values.
 
 use super::Vars;
+use crate::common::variants::{CAUSAL, LINEAR, MASKED, NOT_CAUSAL};
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
@@ -77,49 +78,14 @@ fn shared_projections(t: &mut Table, x: &[Tensor<f64>]) {
     all.k_proj.weight.set(repeat(&few.k_proj, 2));
     all.v_proj.weight.set(repeat(&few.v_proj, 2));
 
-    type Run<'a> = &'a dyn Fn(Projections<f64>, &Var<f64>) -> Var<f64>;
-    let rotated: Run<'_> = &|p, x| {
-        let p = p.with_rope(Rope::new(2));
-        PrefixLmAttention::new(p).forward(x, &[2], Mask::full(), &mut eval())
-    };
-    let runs: [(&str, Run<'_>); 9] = [
-        ("prefix-LM with RoPE", rotated),
-        ("ALiBi", &|p, x| AlibiAttention::causal(p).forward(x, Spec::new(), &mut eval())),
-        ("chunked local", &|p, x| {
-            ChunkedLocalAttention::new(p, 3).forward(x, Spec::new(), &mut eval())
-        }),
-        ("Sparse Transformer", &|p, x| {
-            let pattern = SparsePattern::Strided { stride: 2 };
-            let m = SparseTransformerAttention::new(p, pattern, SparseMerge::Heads, 0);
-            m.forward(x, Mask::full(), &mut eval())
-        }),
-        ("BigBird", &|p, x| {
-            let layout = BigBirdLayout { block: 2, neighbours: 0, global: 1, random: 1, seed: 4 };
-            BigBirdAttention::new(p, layout).forward(x, Mask::full(), &mut eval())
-        }),
-        ("Longformer", &|p, x| {
-            let m = LongformerAttention::new(p, &[1, 1, 2, 2], 1);
-            m.forward(x, &[1], Mask::full(), &mut eval())
-        }),
-        ("Shaw", &|p, x| {
-            let m = ShawAttention::new(p, 2, &mut Rng::new(5));
-            m.forward(x, &mut eval())
-        }),
-        ("Transformer-XL", &|p, x| {
-            let m = TransformerXlAttention::new(p, &mut Rng::new(5));
-            m.forward(x, None, Mask::full(), &mut eval())
-        }),
-        ("linear", &|p, x| {
-            let m = LinearAttention::new(p, Reach::Causal, LinearForm::Chunked(2));
-            m.forward(x, &mut eval())
-        }),
-    ];
-    for (name, run) in runs {
+    // Memory has keys of its own for each key head.
+    let masked = MASKED.into_iter().filter(|(name, _)| *name != "memory");
+    for (name, run) in masked.chain(CAUSAL).chain(NOT_CAUSAL).chain(LINEAR) {
         t.same(
             &format!("shared key heads = repeated ones, {name}"),
             x,
-            |x| run(few.clone(), &x[0]),
-            |x| run(all.clone(), &x[0]),
+            |x| run(few.clone(), &x[0], Spec::new(), &mut eval()),
+            |x| run(all.clone(), &x[0], Spec::new(), &mut eval()),
         );
     }
 }

@@ -6,39 +6,39 @@ use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
 use retrograd_tensor::Tensor;
 
-pub fn masks(t: &mut Table) {
-    let (p, x) = around();
-    let (full, causal) = (by(&p, Mask::full()), by(&p, Mask::causal()));
+pub fn masks(t: &mut Table, with: &str, p: &Projections<f64>) {
+    let x = around().1;
+    let (full, causal) = (by(p, Mask::full()), by(p, Mask::causal()));
 
-    t.same("window >= L = causal", &x, by(&p, Mask::window(8, 0)), &causal);
-    t.same(
+    t.case(with).same("window >= L = causal", &x, by(p, Mask::window(8, 0)), &causal);
+    t.case(with).same(
         "block mask all full = dense",
         &x,
-        by(&p, Mask::blocks(2, &Tensor::ones([5, 5]))),
+        by(p, Mask::blocks(2, &Tensor::ones([5, 5]))),
         &full,
     );
-    t.same(
+    t.case(with).same(
         "dilation 1 = window",
         &x,
-        by(&p, Mask::window(2, 1) & Mask::dilated(1)),
-        by(&p, Mask::window(2, 1)),
+        by(p, Mask::window(2, 1) & Mask::dilated(1)),
+        by(p, Mask::window(2, 1)),
     );
-    t.same(
+    t.case(with).same(
         "mask by head, all alike = mask",
         &x,
-        by(&p, Mask::by_head(vec![Mask::window(2, 1); 3])),
-        by(&p, Mask::window(2, 1)),
+        by(p, Mask::by_head(vec![Mask::window(2, 1); 3])),
+        by(p, Mask::window(2, 1)),
     );
-    t.same("prefixes of 0 = causal", &x, by(&p, Mask::prefix(&[0])), &causal);
+    t.case(with).same("prefixes of 0 = causal", &x, by(p, Mask::prefix(&[0])), &causal);
     let prefix = PrefixLmAttention::new(p.clone());
-    t.same(
+    t.case(with).same(
         "prefixes of L = full",
         &x,
         |x| prefix.forward(&x[0], &[9, 9], Mask::full(), &mut eval()),
         &full,
     );
     let chunked = ChunkedLocalAttention::new(p.clone(), 9);
-    t.same(
+    t.case(with).same(
         "chunk >= L = causal",
         &x,
         |x| chunked.forward(&x[0], Spec::new(), &mut eval()),
@@ -56,7 +56,7 @@ pub fn masks(t: &mut Table) {
         ("fixed far, summary = stride = causal", fixed(4, 4), Layers, 1),
     ] {
         let sparse = SparseTransformerAttention::new(p.clone(), pattern, merge, layer);
-        t.same(name, &x, |x| sparse.forward(&x[0], Mask::full(), &mut eval()), &causal);
+        t.case(with).same(name, &x, |x| sparse.forward(&x[0], Mask::full(), &mut eval()), &causal);
     }
 
     let near = BigBirdLayout { block: 2, neighbours: 4, global: 0, random: 0, seed: 0 };
@@ -65,13 +65,12 @@ pub fn masks(t: &mut Table) {
         [("BigBird, all neighbours = full", near), ("BigBird, all random = full", random)]
     {
         let m = BigBirdAttention::new(p.clone(), layout);
-        t.same(name, &x, |x| m.forward(&x[0], Mask::full(), &mut eval()), &full);
+        t.case(with).same(name, &x, |x| m.forward(&x[0], Mask::full(), &mut eval()), &full);
     }
-    minus_infinity(t);
 }
 
 /// A bias of -inf equals a mask, also for whole rows.
-fn minus_infinity(t: &mut Table) {
+pub fn minus_infinity(t: &mut Table) {
     let low = f64::NEG_INFINITY;
     let hides = |q: usize, k: usize| q == 1 || k == 2;
     let table = Tensor::from_fn([3, 4], |i| if hides(i[0], i[1]) { low } else { 0.0 });
@@ -95,8 +94,8 @@ fn minus_infinity(t: &mut Table) {
     }
 }
 
-pub fn longformer(t: &mut Table) {
-    let (p, x) = around();
+pub fn longformer(t: &mut Table, case: &str, p: &Projections<f64>) {
+    let x = around().1;
     let with = |dilation: &[usize], window, causal| {
         let m = LongformerAttention::new(p.clone(), dilation, window);
         if causal { m.causal() } else { m }
@@ -104,18 +103,18 @@ pub fn longformer(t: &mut Table) {
     let run = |m: LongformerAttention<f64>, global: &'static [usize]| {
         move |x: Vars<'_>| m.forward(&x[0], global, Mask::full(), &mut eval())
     };
-    t.same(
+    t.case(case).same(
         "Longformer, w >= L, causal = causal",
         &x,
         run(with(&[1, 1, 1], 9, true), &[]),
-        by(&p, Mask::causal()),
+        by(p, Mask::causal()),
     );
-    t.same(
+    t.case(case).same(
         "Longformer, dilation 1 by head = window",
         &x,
-        by(&p, with(&[1, 1, 2], 2, false).mask(&[]) & Mask::by_head(vec![Mask::full(); 3])),
+        by(p, with(&[1, 1, 2], 2, false).mask(&[]) & Mask::by_head(vec![Mask::full(); 3])),
         by(
-            &p,
+            p,
             Mask::by_head(vec![
                 Mask::window(2, 2),
                 Mask::window(2, 2),
@@ -126,9 +125,14 @@ pub fn longformer(t: &mut Table) {
     let every: &[usize] = &[0, 1, 2, 3, 4, 5, 6, 7, 8];
     let all = with(&[1, 2, 3], 1, false);
     let global = with_qkv(p.clone(), [&all.q_global, &all.k_global, &all.v_global]);
-    t.same("Longformer, all global = full", &x, run(all.clone(), every), by(&global, Mask::full()));
+    t.case(case).same(
+        "Longformer, all global = full",
+        &x,
+        run(all.clone(), every),
+        by(&global, Mask::full()),
+    );
     let causal = all.clone().causal();
-    t.same(
+    t.case(case).same(
         "Longformer, all global, causal = causal",
         &x,
         run(causal, every),
@@ -144,5 +148,10 @@ pub fn longformer(t: &mut Table) {
         *to = of.clone();
     }
     let mask = tied.mask(&[2, 7]);
-    t.same("Longformer, tied projections = its mask", &x, run(tied, &[2, 7]), by(&p, mask));
+    t.case(case).same(
+        "Longformer, tied projections = its mask",
+        &x,
+        run(tied, &[2, 7]),
+        by(p, mask),
+    );
 }

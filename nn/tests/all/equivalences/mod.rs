@@ -35,9 +35,14 @@ fn equivalences_hold() {
     grouped::grouped(t);
     order::order(t);
     causality::causality(t);
-    masks::masks(t);
-    masks::longformer(t);
-    packed::packed(t);
+    let p = around().0;
+    for (with, p) in [("no positions", p.clone()), ("RoPE", p.with_rope(Rope::new(2)))] {
+        masks::masks(t, with, &p);
+        masks::longformer(t, with, &p);
+        packed::packed(t, with, &p);
+        positions::alibi(t, with, &p);
+    }
+    masks::minus_infinity(t);
     positions::relative(t);
     positions::rotary(t);
     limits::limits(t);

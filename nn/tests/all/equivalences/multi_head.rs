@@ -75,17 +75,7 @@ fn wrapper(t: &mut Table) {
 
 /// The same weights under nanoGPT's names and PyTorch's; any number of batch axes.
 fn fused_causal(t: &mut Table) {
-    let config = GptConfig {
-        vocab: 1,
-        context: 8,
-        layers: 1,
-        heads: 2,
-        width: 4,
-        dropout: 0.0,
-        bias: true,
-        tied: true,
-        ..GptConfig::default()
-    };
+    let config = GptConfig { width: 4, ..config() };
     let c = CausalSelfAttention::new(&config, &mut Rng::new(1));
     let m = mha(4, 2);
     let names = [

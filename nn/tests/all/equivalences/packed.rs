@@ -1,22 +1,16 @@
 //! Packed sequences, which equal separate ones.
 
-use super::{around, by};
+use super::by;
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
 
-pub fn packed(t: &mut Table) {
-    let (p, _) = around();
-    documents(t, "", &p);
-    documents(t, ", RoPE", &p.with_rope(Rope::new(2)));
-}
-
-fn documents(t: &mut Table, with: &str, p: &Projections<f64>) {
+pub fn packed(t: &mut Table, with: &str, p: &Projections<f64>) {
     let x = [randn(&[11, 6], 4)];
     let packed = Packed::from_cu_seqlens(&[0, 4, 5, 11]);
     let m = PackedAttention::new(p.clone());
-    t.same(
-        &format!("packed documents = separate runs{with}"),
+    t.case(with).same(
+        "packed documents = separate runs",
         &x,
         |x| m.forward(&x[0], &packed, Mask::full(), &mut eval()),
         |x| {
@@ -29,8 +23,8 @@ fn documents(t: &mut Table, with: &str, p: &Projections<f64>) {
         },
     );
     let shared = Packed::shared_prefix(4, &[3, 4]);
-    t.same(
-        &format!("shared prefix = each branch after its prefix{with}"),
+    t.case(with).same(
+        "shared prefix = each branch after its prefix",
         &x,
         |x| m.forward(&x[0], &shared, Mask::full(), &mut eval()),
         |x| {

@@ -8,26 +8,30 @@ use retrograd_nn::{Layer, Module};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
-pub fn relative(t: &mut Table) {
-    let (p, x) = around();
-    let r = &mut Rng::new(0);
+pub fn alibi(t: &mut Table, with: &str, p: &Projections<f64>) {
+    let x = around().1;
     for (name, mut m, mask) in [
         ("ALiBi, slopes 0 = causal", AlibiAttention::causal(p.clone()), Mask::causal()),
         ("ALiBi, symmetric, slopes 0 = full", AlibiAttention::symmetric(p.clone()), Mask::full()),
     ] {
         m.slopes = vec![0.0; 3];
-        t.same(name, &x, |x| m.forward(&x[0], Spec::new(), &mut eval()), by(&p, mask));
+        let plain = by(p, mask);
+        t.case(with).same(name, &x, |x| m.forward(&x[0], Spec::new(), &mut eval()), plain);
     }
     let m = AlibiAttention::causal(p.clone());
     let slopes = alibi_slopes(3);
     let bias = move |at: At| -slopes[at.head] * (at.query - at.key as isize) as f64;
-    t.same(
+    t.case(with).same(
         "ALiBi = its formula, -m (p - j)",
         &x,
         |x| m.forward(&x[0], Spec::new(), &mut eval()),
-        by(&p, Spec::new().causal().bias(Bias::from_fn("ALiBi", bias))),
+        by(p, Spec::new().causal().bias(Bias::from_fn("ALiBi", bias))),
     );
+}
 
+pub fn relative(t: &mut Table) {
+    let (p, x) = around();
+    let r = &mut Rng::new(0);
     for (name, m, mask) in [
         ("T5, table 0 = full, scale 1", T5Attention::encoder(6, 3, r), Mask::full()),
         ("T5, causal, table 0 = causal, scale 1", T5Attention::decoder(6, 3, r), Mask::causal()),
@@ -39,7 +43,6 @@ pub fn relative(t: &mut Table) {
         t.same(name, &x, |x| m.forward(&x[0], Spec::new(), &mut eval()), by(&plain, spec));
     }
 
-    let (p, x) = around();
     let m = ShawAttention::new(p.clone(), 2, r);
     m.relative_keys.set(Tensor::zeros([5, 2]));
     m.relative_values.set(Tensor::zeros([5, 2]));
@@ -110,48 +113,6 @@ pub fn rotary(t: &mut Table) {
         by(&uneven(), Mask::causal()),
     );
     pairings(t, &x);
-    limits(t);
-}
-
-/// Variants apply the rotary positions of their projections: in special cases they equal RoPE attention.
-fn limits(t: &mut Table) {
-    let (p, x) = around();
-    let p = p.with_rope(Rope::new(2));
-    let (full, causal) = (by(&p, Mask::full()), by(&p, Mask::causal()));
-    let mut alibi = AlibiAttention::causal(p.clone());
-    alibi.slopes = vec![0.0; 3];
-    t.same(
-        "RoPE: ALiBi, slopes 0 = causal",
-        &x,
-        |x| alibi.forward(&x[0], Spec::new(), &mut eval()),
-        &causal,
-    );
-    let m = ChunkedLocalAttention::new(p.clone(), 9);
-    t.same(
-        "RoPE: chunk >= L = causal",
-        &x,
-        |x| m.forward(&x[0], Spec::new(), &mut eval()),
-        &causal,
-    );
-    let m = PackedAttention::new(p.clone());
-    let one = |x: Vars<'_>| m.forward(&x[0], &Packed::new(&[9]), Mask::full(), &mut eval());
-    t.same("RoPE: one packed document = causal", &x, one, &causal);
-    let layout = BigBirdLayout { block: 2, neighbours: 4, global: 0, random: 0, seed: 0 };
-    let m = BigBirdAttention::new(p.clone(), layout);
-    let near = |x: Vars<'_>| m.forward(&x[0], Mask::full(), &mut eval());
-    t.same("RoPE: BigBird, all neighbours = full", &x, near, &full);
-    let pattern = SparsePattern::Strided { stride: 9 };
-    let m = SparseTransformerAttention::new(p.clone(), pattern, SparseMerge::Union, 0);
-    let union = |x: Vars<'_>| m.forward(&x[0], Mask::full(), &mut eval());
-    t.same("RoPE: strided union, stride >= L = causal", &x, union, &causal);
-    let m = LongformerAttention::new(p.clone(), &[1, 2, 3], 1);
-    let global = with_qkv(p.clone(), [&m.q_global, &m.k_global, &m.v_global]);
-    let every: Vec<usize> = (0..9).collect();
-    let all = |x: Vars<'_>| m.forward(&x[0], &every, Mask::full(), &mut eval());
-    t.same("RoPE: Longformer, all global = full", &x, all, by(&global, Mask::full()));
-    let m = PrefixLmAttention::new(p.clone());
-    let whole = |x: Vars<'_>| m.forward(&x[0], &[9], Mask::full(), &mut eval());
-    t.same("RoPE: prefixes of L = full", &x, whole, &full);
 }
 
 fn pairings(t: &mut Table, x: &[Tensor<f64>; 1]) {

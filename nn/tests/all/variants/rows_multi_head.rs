@@ -137,17 +137,7 @@ fn grouped_query() {
 
 #[test]
 fn causal_self_attention() {
-    let config = GptConfig {
-        vocab: 1,
-        context: 8,
-        layers: 1,
-        heads: 2,
-        width: 4,
-        dropout: 0.0,
-        bias: true,
-        tied: true,
-        ..GptConfig::default()
-    };
+    let config = GptConfig { width: 4, ..config() };
     row(
         "CausalSelfAttention",
         |rng| CausalSelfAttention::new(&config, rng),
