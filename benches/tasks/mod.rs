@@ -11,6 +11,7 @@ mod generate;
 mod loss;
 mod optim;
 mod rows;
+mod tail;
 mod tiny;
 mod train;
 
@@ -127,6 +128,7 @@ pub fn work(name: &str) -> Option<Work> {
         train::work,
         generate::work,
         tiny::work,
+        tail::work,
     ];
     makers.iter().find_map(|make| make(&words))
 }

@@ -35,6 +35,16 @@ def integers(seed, n, end):
     return bits(seed, 0, n) % end
 
 
+def one_pass(way, f, *shapes, dtype=torch.float32):
+    """A forward pass of f on constants, or a forward and backward pass from a given cotangent."""
+    x = [numbers(i + 1, *s).to(dtype) for i, s in enumerate(shapes)]
+    if way == "fwd":
+        return torch.no_grad()(lambda: f(*x))
+    x = [x.requires_grad_() for x in x]
+    g = numbers(50, *f(*x).shape).to(dtype)
+    return lambda: torch.autograd.grad(f(*x), x, g)
+
+
 def digest(x):
     x, square, product = x.detach().reshape(-1), 0.0, 0.0
     for first, n in chunks(x.numel()):

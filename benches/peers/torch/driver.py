@@ -21,27 +21,13 @@ if AS_INTEL:  # before MKL is loaded
 import torch
 import torch.nn.functional as F
 
-from data import Text, digest, integers, numbers
+from data import Text, digest, integers, numbers, one_pass
 from gpt import CONFIGS, VOCAB, Gpt, adamw
+from tail import mlp, open_tail
 
 KIND = sys.argv[1]
 PRECISION = [*sys.argv, "f32"][3] if "--precision" in sys.argv else "f32"
 THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count()))
-
-
-def one_pass(way, f, *shapes):
-    """A forward pass of f on constants, or a forward and backward pass from a given cotangent."""
-    if way == "fwd":
-        inputs = [numbers(i + 1, *s) for i, s in enumerate(shapes)]
-
-        def forward():
-            with torch.no_grad():
-                return f(*inputs)
-
-        return forward
-    inputs = [numbers(i + 1, *s).requires_grad_() for i, s in enumerate(shapes)]
-    g = numbers(50, *f(*inputs).shape)
-    return lambda: torch.autograd.grad(f(*inputs), inputs, g)
 
 
 def gemm(form, *sizes):
@@ -86,12 +72,6 @@ def head_loss(rows, width, classes):
 def embedding(way, entries, width, indices):
     ids = integers(2, indices, entries)
     return one_pass(way, lambda w: F.embedding(ids, w), (entries, width))
-
-
-def mlp(x, *layers):
-    for i in range(0, len(layers), 2):
-        x = F.linear(x if i == 0 else F.relu(x), layers[i], layers[i + 1])
-    return x
 
 
 def chain(x, w):
@@ -176,6 +156,8 @@ def open_work(op, *words):
     words = [int(w) if w.isdigit() else w for w in words]
     if op in ("gemm", "bmm"):
         return gemm(*words)
+    if op == "tail":
+        return open_tail(*words)
     if op in ROWS:
         return one_pass(words[0], ROWS[op], tuple(words[1:]))
     if op in NORMS:
@@ -219,7 +201,7 @@ def check(f, calls):
             found.append(result)
         else:
             tensors = result if isinstance(result, tuple) else [result]
-            found += [x for tensor in tensors for x in digest(tensor)]
+            found += [x for x in tensors if isinstance(x, torch.Tensor) for x in digest(x)]
     return " ".join(map("{:e}".format, found))
 
 
