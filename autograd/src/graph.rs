@@ -1,4 +1,5 @@
-//! The graph of a computation: variables, and the operations that computed them.
+//! The graph of a computation: variables, and the operations that computed them. Variables, nodes and
+//! rules are mutually recursive types, so one file defines them.
 
 use crate::op::{Attribute, Call, Op};
 use retrograd_tensor::layout::Layout;

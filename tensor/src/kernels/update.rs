@@ -1,4 +1,5 @@
-//! Elementwise updates in place: gradient accumulation and optimizer steps.
+//! Elementwise updates in place: gradient accumulation and optimizer steps. All parameters are divided
+//! into chunks, which are distributed together.
 
 use super::lane_arrays;
 use crate::cost::Cost;
