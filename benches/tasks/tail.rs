@@ -33,14 +33,18 @@ pub fn work(words: &[&str]) -> Option<Work> {
         ("optimizer", [kind, sizes @ ..]) => optimizer(kind, numbers(sizes)?),
         ("bmm", sizes) => {
             let [count, n] = numbers(sizes)?;
-            on(pass, &[&[count, n, n]; 2], |x| x[0].matmul(&x[1]))
+            on(pass, &twice(&[count, n, n]), |x| x[0].matmul(&x[1]))
         }
         ("matmul_f64", sizes) => {
             let [n] = numbers(sizes)?;
-            in_f64(pass, &[&[n, n]; 2], |x| x[0].matmul(&x[1]))
+            in_f64(pass, &twice(&[n, n]), |x| x[0].matmul(&x[1]))
         }
         _ => None,
     }
+}
+
+fn twice(shape: &[usize]) -> [&[usize]; 2] {
+    [shape; 2]
 }
 
 /// A pass through `f` on operands of these shapes.
@@ -62,10 +66,9 @@ fn in_f64(
         }
         let x: Vec<_> = values.into_iter().map(Var::leaf).collect();
         let (g, of) = (cotangent(f(&x).shape()).cast(), x.clone());
-        let gradient = |g: &Gradients<f64>, x| digest(&g.get(x).expect("of a leaf").cast());
         timed(
             move || f(&x).backward_with(&g),
-            move |g| of.iter().flat_map(|x| gradient(g, x)).collect(),
+            move |g| of.iter().flat_map(|x| digest(&g.get(x).expect("of a leaf").cast())).collect(),
         )
     })
 }
@@ -251,11 +254,11 @@ fn copies(name: &str, pass: Pass) -> Option<Work> {
         "unfold" => on(pass, &[MILLION], |x| x[0].unfold(1, 8, 1) * 2.0),
         "from_vec" => {
             let numbers = data::numbers(1, M * N);
-            unchecked(move || Tensor::from_vec(numbers.clone(), MATRIX))
+            of(&[], move |_| Tensor::from_vec(numbers.clone(), MATRIX), digest)
         }
-        "zeros" => unchecked(|| Tensor::<f32>::zeros(MATRIX)),
-        "full" => unchecked(|| Tensor::full(MATRIX, 2.5f32)),
-        "arange" => unchecked(|| Tensor::<f32>::arange(0.0, (M * N) as f64, 1.0)),
+        "zeros" => of(&[], |_| Tensor::zeros(MATRIX), digest),
+        "full" => of(&[], |_| Tensor::full(MATRIX, 2.5), digest),
+        "arange" => of(&[], |_| Tensor::arange(0.0, (M * N) as f64, 1.0), digest),
         _ => None,
     }
 }
@@ -313,7 +316,7 @@ fn products(name: &str, pass: Pass) -> Option<Work> {
         on(pass, shapes, move |x| Var::einsum(text, &x.iter().collect::<Vec<_>>()))
     };
     match name {
-        "matmul" => matmul([MILLION; 2]),
+        "matmul" => matmul(twice(MILLION)),
         "matrix_column" => matmul([&[4096, 4096], &[4096]]),
         "row_matrix" => matmul([&[4096], &[4096, 4096]]),
         "matrix_column_batch" => matmul([&[1024, 64, 64], &[1024, 64, 1]]),
@@ -323,11 +326,11 @@ fn products(name: &str, pass: Pass) -> Option<Work> {
         "strided" => {
             on(pass, &[&[1024, 2048], MILLION], |x| x[0].slice_step(1, .., 2).matmul(&x[1]))
         }
-        "bmm_f64" => in_f64(pass, &[&[4096, 16, 16]; 2], |x| x[0].matmul(&x[1])),
+        "bmm_f64" => in_f64(pass, &twice(&[4096, 16, 16]), |x| x[0].matmul(&x[1])),
         "linear_f64" => in_f64(pass, &[&[768, 128], &[512, 128]], |x| x[0].linear(&x[1], None)),
         "dot" => on(pass, &[LONG; 2], |x| x[0].dot(&x[1])),
-        "outer" => on(pass, &[&[2048]; 2], |x| x[0].outer(&x[1])),
-        "einsum_heads" => einsum(&[&[8, 256, 6, 64]; 2], "bihd,bjhd->bhij"),
+        "outer" => on(pass, &twice(&[2048]), |x| x[0].outer(&x[1])),
+        "einsum_heads" => einsum(&twice(&[8, 256, 6, 64]), "bihd,bjhd->bhij"),
         "einsum_rows" => einsum(&[MATRIX; 2], "ij,ij->i"),
         "einsum_three" => einsum(&[&[256, 64], &[64, 128], &[128, 256]], "ij,jk,kl->il"),
         "einsum_bilinear" => einsum(&[&[512, 64], &[64, 64, 64], &[512, 64]], "bi,ijk,bk->bj"),
@@ -339,9 +342,8 @@ fn products(name: &str, pass: Pass) -> Option<Work> {
 fn layers(name: &str, pass: Pass) -> Option<Work> {
     match name {
         "mlp" => {
-            let layers: [&[usize]; 6] =
-                [&[512, 784], &[512], &[256, 512], &[256], &[10, 256], &[10]];
-            on(pass, &[&[&[512, 784]], layers.as_slice()].concat(), |x| {
+            let x: &[usize] = &[512, 784];
+            on(pass, &[x, x, &[512], &[256, 512], &[256], &[10, 256], &[10]], |x| {
                 let hidden = x[0].linear(&x[1], Some(&x[2])).relu();
                 hidden.linear(&x[3], Some(&x[4])).relu().linear(&x[5], Some(&x[6]))
             })
@@ -488,8 +490,8 @@ fn others(name: &str, pass: Pass) -> Option<Work> {
 fn tiny(name: &str, pass: Pass) -> Option<Work> {
     let four = &[4, 4];
     match name {
-        "tiny_matmul" => on(pass, &[&[8, 8]; 2], |x| x[0].matmul(&x[1])),
-        "tiny_einsum" => on(pass, &[four; 2], |x| Var::einsum("ij,jk->ik", &[&x[0], &x[1]])),
+        "tiny_matmul" => on(pass, &twice(&[8, 8]), |x| x[0].matmul(&x[1])),
+        "tiny_einsum" => on(pass, &twice(four), |x| Var::einsum("ij,jk->ik", &[&x[0], &x[1]])),
         "tiny_softmax" => on(pass, &[&[4, 16]], |x| x[0].softmax(-1)),
         "tiny_layer_norm" => {
             on(pass, &[&[4, 16], &[16], &[16]], |x| x[0].layer_norm(Some(&x[1]), Some(&x[2]), 1e-5))
@@ -498,7 +500,7 @@ fn tiny(name: &str, pass: Pass) -> Option<Work> {
         "tiny_item" => of(&[&[16]], |x| x[0].sum(..).item(), |&y| vec![y.into()]),
         "tiny_slice" => on(pass, &[&[16, 16]], |x| x[0].i((2..6, 3))),
         "tiny_reshape" => on(pass, &[&[16, 16]], |x| x[0].reshape([4, 64])),
-        "tiny_cat" => on(pass, &[four; 2], |x| Var::cat(&[&x[0], &x[1]], 0)),
+        "tiny_cat" => on(pass, &twice(four), |x| Var::cat(&[&x[0], &x[1]], 0)),
         "tiny_index_select" => {
             let index = indices(&[4], 16);
             on(pass, &[&[16, 8]], move |x| x[0].index_select(0, &index))

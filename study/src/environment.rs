@@ -1,7 +1,7 @@
 //! What environment variables request.
 
 use crate::record::search_process;
-use crate::trace::trace_process;
+use crate::trace::{summarize_process, trace_process};
 use crate::xray::record_process;
 use std::path::PathBuf;
 use std::sync::Once;
@@ -12,7 +12,7 @@ type Variable =
     (&'static str, Option<&'static str>, fn(Option<PathBuf>) -> Result<(), String>, &'static str);
 
 const VARIABLES: [Variable; 3] = [
-    ("RETROGRAD_TRACE", Some("standard error"), trace_process, "nothing is traced"),
+    ("RETROGRAD_TRACE", Some("standard error, nor summary"), trace_process, "nothing is traced"),
     ("RETROGRAD_XRAY", Some("xray.html"), record_process, "nothing is recorded"),
     ("RETROGRAD_NONFINITE", None, search_process, "nothing is searched"),
 ];
@@ -20,7 +20,7 @@ const VARIABLES: [Variable; 3] = [
 /// Watches the process as environment variables request. It is called at the start of `main`; later calls do
 /// nothing. Several variables may be set:
 ///
-/// - `RETROGRAD_TRACE`: a line per kernel, see [`trace`](mod@crate::trace).
+/// - `RETROGRAD_TRACE`: a line per kernel, or the totals of each operation, see [`trace`](mod@crate::trace).
 /// - `RETROGRAD_XRAY`: a page of the first backward pass, with all that was computed before it. The value is the
 ///   name of a file (a path with a `/` or a `.`), or 1 for `xray.html`. What is recorded, and where the page is,
 ///   is said on standard error.
@@ -40,6 +40,7 @@ pub fn from_env() {
             let done = match (value.to_string_lossy().trim(), one) {
                 ("" | "0", _) => Ok(()),
                 ("1", _) => watch(None),
+                ("summary", _) if name == "RETROGRAD_TRACE" => summarize_process(),
                 (path, Some(_)) if path.contains(['/', '.', '\\']) => watch(Some((&value).into())),
                 (other, None) => Err(format!("{other:?} is neither 0 nor 1")),
                 (other, Some(one)) => Err(format!(

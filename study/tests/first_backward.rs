@@ -165,7 +165,9 @@ fn variables_do_not_exclude_each_other() {
 #[test]
 fn a_value_requests_nothing_standard_error_or_a_file() {
     if std::env::var_os("RETROGRAD_TRACE").is_some() {
-        return retrograd_study::from_env();
+        retrograd_study::from_env();
+        drop(Tensor::<f32>::ones([4]).exp().exp().ln());
+        return;
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("a")).unwrap();
@@ -179,13 +181,23 @@ fn a_value_requests_nothing_standard_error_or_a_file() {
     for value in ["", " ", "0"] {
         assert_eq!(run(value), "", "{value:?}");
     }
-    for value in ["yes", "2", "summary", "-1"] {
+    for value in ["yes", "2", "summaries", "-1"] {
         let said = run(value);
         assert!(said.contains(&format!("{value:?} is neither 0, nor 1")), "{said}");
     }
     let said = run("missing/x");
     assert!(said.starts_with("RETROGRAD_TRACE: missing/x cannot be created: "), "{said}");
     assert!(run("1").starts_with("trace: "));
+    let summary = run("summary");
+    let of = |name: &str| summary.lines().filter(|line| line.contains(name)).collect::<Vec<_>>();
+    assert!(
+        of("  exp  ").len() == 1 && of("  exp  ")[0].trim_start().starts_with("2  "),
+        "{summary}"
+    );
+    assert!(
+        of("  ln  ")[0].trim_start().starts_with("1  ") && of("trace: ").len() == 1,
+        "{summary}"
+    );
     assert_eq!(files(folder.path()), 1);
     for value in ["trace.txt", &whole, "./1", "a/b"] {
         assert_eq!(run(value), "", "{value}");

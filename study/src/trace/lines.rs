@@ -1,10 +1,11 @@
-//! A line per kernel, as the environment variable `RETROGRAD_TRACE` requests.
+//! A line per kernel, or a table at the end, as the environment variable `RETROGRAD_TRACE` requests.
 
-use super::table::{Line, header};
+use super::table::{Line, Totals, header};
 use crate::locked::locked;
 use retrograd_tensor::machine::Roofline;
 use retrograd_tensor::observe::{Event, Observer, observe_process};
 use retrograd_tensor::par;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -47,5 +48,42 @@ impl Observer for Printer {
         {
             eprintln!("RETROGRAD_TRACE: a line could not be written: {error}");
         }
+    }
+}
+
+/// Prints the calls of each operation by each kernel together on standard error, when this thread ends.
+pub(crate) fn summarize_process() -> Result<(), String> {
+    thread_local! {
+        static AT_END: Cell<Option<AtEnd>> = const { Cell::new(None) };
+    }
+    let (roofline, totals) = (Roofline::measure(), Mutex::default());
+    let summary = Arc::new(Summary { totals, roofline });
+    observe_process(summary.clone());
+    AT_END.set(Some(AtEnd(summary)));
+    Ok(())
+}
+
+/// Adds up the calls.
+struct Summary {
+    totals: Mutex<Totals>,
+    roofline: Roofline,
+}
+
+impl Observer for Summary {
+    fn event(&self, event: &Event<'_>) {
+        if let Event::Kernel(call) = *event {
+            locked(&self.totals).add(call, Some(&self.roofline));
+        }
+    }
+}
+
+/// Prints the summary when it is dropped.
+struct AtEnd(Arc<Summary>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        let mut totals = locked(&self.0.totals);
+        totals.sort();
+        eprintln!("trace: {}\n{totals}", self.0.roofline);
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! The environment variable `RETROGRAD_TRACE` traces a program that calls [`from_env`](crate::from_env): with
 //! `1` it prints a line for every kernel on standard error, with the path of a file (anything with a `/` or a
-//! `.`) it writes the lines there. Unset, empty or `0` it does nothing.
+//! `.`) it writes the lines there. With `summary` it prints one table on standard error when the thread that
+//! called `from_env` ends, which is the end of `main`: the calls of each operation by each kernel together, the
+//! longest time first ([`Totals`]). Unset, empty or `0` it does nothing.
 //!
 //! ```text
 //! trace:          us  share  limit  operation           size                  type  level   threads  lane       kernel
@@ -22,7 +24,7 @@
 mod lines;
 mod table;
 
-pub(crate) use lines::trace_process;
+pub(crate) use lines::{summarize_process, trace_process};
 pub use table::{Total, Totals, Trace};
 
 use crate::locked::locked;

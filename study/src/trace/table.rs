@@ -56,37 +56,10 @@ impl Trace {
     /// println!("{totals}");
     /// ```
     pub fn by_operation(&self) -> Totals {
-        let mut rows: Vec<Total> = Vec::new();
-        for call in &self.calls {
-            let same = |t: &&mut Total| {
-                (t.operation, &t.kernel, t.level) == (call.operation, &call.kernel, call.level)
-            };
-            let total = match rows.iter_mut().find(same) {
-                Some(total) => total,
-                None => {
-                    rows.push(Total {
-                        operation: call.operation,
-                        kernel: call.kernel.clone(),
-                        level: call.level,
-                        calls: 0,
-                        seconds: 0.0,
-                        flops: 0,
-                        bytes: 0,
-                        least: self.roofline.as_ref().map(|_| 0.0),
-                    });
-                    rows.last_mut().expect("just added")
-                }
-            };
-            total.calls += 1;
-            total.seconds += call.seconds;
-            total.flops += call.flops;
-            total.bytes += call.bytes();
-            if let (Some(least), Some(roofline)) = (&mut total.least, &self.roofline) {
-                *least += bound(call, roofline).0;
-            }
-        }
-        rows.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-        Totals { rows }
+        let mut totals = Totals::default();
+        self.calls.iter().for_each(|call| totals.add(call, self.roofline.as_ref()));
+        totals.sort();
+        totals
     }
 }
 
@@ -185,10 +158,45 @@ pub struct Total {
 }
 
 /// A table of operations and kernels, by [`Trace::by_operation`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
     /// The rows, the longest time first.
     pub rows: Vec<Total>,
+}
+
+impl Totals {
+    /// Brings the rows in order.
+    pub(super) fn sort(&mut self) {
+        self.rows.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    }
+
+    /// Adds a call to its row, which may be a new one at the end.
+    pub(super) fn add(&mut self, call: &KernelCall, roofline: Option<&Roofline>) {
+        let same = |t: &Total| {
+            (t.operation, &t.kernel, t.level) == (call.operation, &call.kernel, call.level)
+        };
+        let row = self.rows.iter().position(same).unwrap_or(self.rows.len());
+        if row == self.rows.len() {
+            self.rows.push(Total {
+                operation: call.operation,
+                kernel: call.kernel.clone(),
+                level: call.level,
+                calls: 0,
+                seconds: 0.0,
+                flops: 0,
+                bytes: 0,
+                least: roofline.map(|_| 0.0),
+            });
+        }
+        let total = &mut self.rows[row];
+        total.calls += 1;
+        total.seconds += call.seconds;
+        total.flops += call.flops;
+        total.bytes += call.bytes();
+        if let (Some(least), Some(roofline)) = (&mut total.least, roofline) {
+            *least += bound(call, roofline).0;
+        }
+    }
 }
 
 impl Display for Totals {

@@ -56,6 +56,10 @@ fn a_trace_has_a_line_per_kernel_and_changes_nothing() {
         assert!(operations.iter().any(|operation| operation == name), "{name}: {operations:?}");
     }
     traced.ok();
+    // The program ends by `exit`, which drops what the main thread has.
+    let summary = run(&place, "summary", "summary").err;
+    let named = |line: &str| columns(line).get(6) == Some(&"linear_add");
+    assert!(summary.lines().any(named), "{summary}");
     let weights = |folder| {
         let file = place.checkpoint(folder);
         // After the header, which has the time.
