@@ -55,6 +55,7 @@ class Case:
 TORCH = Rival("PyTorch", "torch")
 TORCH_FUSED = Rival("PyTorch, fused AdamW", "torch-fused")
 TORCH_COMPILE = Rival("torch.compile", "torch-compile")
+OPENBLAS = Rival("OpenBLAS", "openblas")
 # burn clips gradients per tensor, candle not at all.
 RUST = tuple(
     Rival(name, program, tolerance=0.02)
@@ -67,7 +68,7 @@ RUST = tuple(
 )
 CRATES = tuple(
     Rival(name, "ours", ("gemm ", f"gemm@{name} "))
-    for name in ("matrixmultiply", "gemm-avx2", "gemm-avx512")
+    for name in ("matrixmultiply", "gemm-avx2", "gemm-avx512", "gemmkit")
 )
 
 
@@ -136,7 +137,7 @@ def tail():
 
 def cases():
     for name in products():
-        yield Case("gemm", name, (TORCH,), 1.0, each=False)
+        yield Case("gemm", name, (TORCH, OPENBLAS), 1.0, each=False)
     for name in products():
         if name.startswith("gemm "):
             yield Case("Rust gemm", name, CRATES, 1.4, each=False)

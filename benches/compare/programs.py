@@ -36,6 +36,7 @@ PROGRAMS = {
     "torch": lambda: [*TORCH, "eager"],
     "torch-fused": lambda: [*TORCH, "fused"],
     "torch-compile": lambda: [*TORCH, "compile"],
+    "openblas": lambda: [*TORCH, "numpy"],
     "candle": lambda: peer("peer-candle", "candle"),
     "candle-best": lambda: peer("peer-candle", "candle-best", "--features", "best"),
     "burn": lambda: peer("peer-burn", "burn"),
@@ -85,7 +86,7 @@ class Program:
     """A running program, idle between requests. `about` asks it for the limits of the machine."""
 
     def __init__(self, name, command, threads, about=True):
-        counts = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+        counts = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         env = os.environ | {variable: str(threads) for variable in counts}
         self.name = name
         self.process = subprocess.Popen(

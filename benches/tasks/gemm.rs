@@ -7,8 +7,8 @@ use super::{Work, data, digest, numbers, operand, timed};
 /// `gemm FORM M K N`: a product `[m, k] · [k, n]`, where the form says which operands are
 /// transposed views (`nn`, `nt` as in a linear layer's forward pass, `tn` as in the gradient of
 /// its weight, `tt`). `gemm FORM M K N A B` is the same with row strides `A` and `B` of the stored
-/// operands. `gemm@matrixmultiply`, `gemm@gemm-avx2` and `gemm@gemm-avx512` are the same with other
-/// crates, and `bmm FORM B M K N` is a batch of `B` products.
+/// operands. `gemm@matrixmultiply`, `gemm@gemm-avx2`, `gemm@gemm-avx512` and `gemm@gemmkit` are the same
+/// with other crates, and `bmm FORM B M K N` is a batch of `B` products.
 pub fn work(words: &[&str]) -> Option<Work> {
     let (op, form, sizes) = match words {
         [op, form, sizes @ ..] => (*op, *form, sizes),

@@ -1,6 +1,7 @@
 //! Training steps of small language models.
 
 use super::{Run, Work, data, timed};
+use retrograd::nn::gpt::{MlpKind, NormKind};
 use retrograd::prelude::*;
 
 /// The configuration of the model of that name, and its default batch size.
@@ -8,6 +9,8 @@ pub fn config(name: &str, dropout: f64) -> Option<(GptConfig, usize)> {
     let (layers, heads, width, context, batch) = match name {
         "nanogpt-cpu" => (4, 4, 128, 64, 12),
         "baby" => (6, 6, 384, 256, 64),
+        "microgpt-16" => return Some((microgpt(16), 16)),
+        "microgpt-64" => return Some((microgpt(64), 16)),
         _ => return None,
     };
     let (vocab, bias, tied) = (65, false, true);
@@ -23,6 +26,22 @@ pub fn config(name: &str, dropout: f64) -> Option<(GptConfig, usize)> {
         ..Default::default()
     };
     Some((config, batch))
+}
+
+/// The model of Karpathy's microgpt, and of EEmicroGPT: names of at most 16 characters.
+fn microgpt(width: usize) -> GptConfig {
+    GptConfig {
+        vocab: 27,
+        context: 16,
+        layers: 1,
+        heads: 4,
+        width,
+        bias: false,
+        tied: false,
+        norm: NormKind::RmsNorm,
+        mlp: MlpKind::ReluSquared,
+        ..Default::default()
+    }
 }
 
 /// Floating-point operations of a step: `24 N C²` of the linear layers of each block, `2 N C V` of the
@@ -57,7 +76,7 @@ pub fn windows(text: &mut data::Text, batch: usize, context: usize) -> [Tensor<i
         .map(|x| Tensor::from_vec(x.into_iter().map(|i| i as i64).collect(), [batch, context]))
 }
 
-/// `train nanogpt-cpu|baby BATCH DROPOUT`: batch, forward, backward, clipping, AdamW, loss.
+/// `train nanogpt-cpu|baby|microgpt-16|microgpt-64 BATCH DROPOUT`: batch, forward, backward, clipping, AdamW, loss.
 pub fn work(words: &[&str]) -> Option<Work> {
     let ["train", name, batch, dropout] = words else { return None };
     let (batch, dropout): (usize, f64) = (batch.parse().ok()?, dropout.parse().ok()?);

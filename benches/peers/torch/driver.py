@@ -1,8 +1,9 @@
 """PyTorch: executes the requests of benches/compare; see ../../compare/protocol.rs.
 
-usage: driver.py eager|fused|compile [--precision f32|bf16x6|bf16x3|bf16] [--mkl-as-intel LIBRARY]
+usage: driver.py eager|fused|compile|numpy [--precision f32|bf16x6|bf16x3|bf16] [--mkl-as-intel LIBRARY]
 
-`fused` uses AdamW(fused=True) in training steps, and `compile` compiles the model. --precision sets the
+`fused` uses AdamW(fused=True) in training steps, `compile` compiles the model, and `numpy` multiplies matrices by
+NumPy, whose packages contain OpenBLAS. --precision sets the
 matrix multiplication precision. LIBRARY (mkl_as_intel.c) makes MKL take its AVX-512 path on CPUs that
 are not Intel's. OMP_NUM_THREADS sets the number of threads.
 """
@@ -26,6 +27,8 @@ from gpt import CONFIGS, VOCAB, Gpt, adamw
 from tail import mlp, open_tail
 
 KIND = sys.argv[1]
+if KIND == "numpy":
+    import numpy as np
 PRECISION = [*sys.argv, "f32"][3] if "--precision" in sys.argv else "f32"
 THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count()))
 
@@ -41,6 +44,9 @@ def gemm(form, *sizes):
 
     a, b = operand(1, m, k, form[0] == "t"), operand(2, k, n, form[1] == "t")
     out = torch.empty(*batch, m, n)
+    if KIND == "numpy":
+        x, y, z = a.numpy(), b.numpy(), out.numpy()
+        return lambda: np.matmul(x, y, out=z) is z and out
     return lambda: torch.matmul(a, b, out=out)
 
 
@@ -209,6 +215,8 @@ def about():
     cpu = torch.backends.cpu.get_cpu_capability()
     mkl = ", MKL as on Intel's" if AS_INTEL else ""
     version = f"PyTorch {torch.__version__}, {cpu}{mkl}, {KIND}, {PRECISION}"
+    if KIND == "numpy":
+        version = f"NumPy {np.__version__}, {np.show_config('dicts')['Build Dependencies']['blas']['name']}"
     return json.dumps({"version": version})
 
 

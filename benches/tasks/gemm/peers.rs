@@ -42,6 +42,7 @@ pub fn named(name: &str) -> Option<Product> {
         "matrixmultiply" => Some(by_matrixmultiply),
         "gemm-avx2" => Some(by_gemm_avx2),
         "gemm-avx512" => Some(by_gemm_avx512),
+        "gemmkit" => Some(by_gemmkit),
         _ => None,
     }
 }
@@ -127,3 +128,12 @@ macro_rules! by_gemm {
 
 by_gemm!(by_gemm_avx2, gemm_f32_018, gemm_common_018, "Version 0.18, which has AVX2 only.");
 by_gemm!(by_gemm_avx512, gemm_f32, gemm_common, "Version 0.19 with its feature for AVX-512.");
+
+fn by_gemmkit(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32]) {
+    use gemmkit::{MatMut, MatRef, Parallelism::Rayon};
+    fn view(m: Matrix<'_>) -> MatRef<'_, f32> {
+        MatRef::new(m.data, m.rows, m.cols, m.row_stride, m.col_stride)
+    }
+    let out = MatMut::from_row_major(out, a.rows, b.cols);
+    gemmkit::gemm(1.0, view(a), view(b), 0.0, out, Rayon(par::threads()));
+}

@@ -79,7 +79,7 @@ impl<T: Element> Tensor<T> {
                 (*i, at) = ((at % size) as i64, at / size);
             }
         });
-        let count = if rank == 0 { is_other.count_true() } else { found.numel() / rank };
+        let count = found.numel().checked_div(rank).unwrap_or_else(|| is_other.count_true());
         found.reshape([count, rank])
     }
 
