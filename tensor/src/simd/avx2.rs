@@ -176,7 +176,7 @@ impl Algebra<f32> for Avx2 {
         cpu!([_mm256_xor_ps(a[0], ones), _mm256_xor_ps(a[1], ones)])
     }
 
-    super::elementary::elementary_f32!();
+    super::elementary::elementary!(f32, math);
 }
 
 impl Lanes<f32> for Avx2 {
@@ -346,5 +346,5 @@ impl Lanes<f32> for Avx2 {
         out
     }
 
-    super::elementary::lanes_in_memory!();
+    super::elementary::lanes_in_memory!(f32, math);
 }

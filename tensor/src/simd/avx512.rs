@@ -50,6 +50,21 @@ impl Avx512 {
         halves(self, v: __m512) -> [__m256; 2] =
             cpu!([_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)]);
     }
+
+    /// The transpose of a 4 x 4 matrix of quarters of registers.
+    #[inline(always)]
+    pub(super) fn transpose_quarters(self, [x, y, z, w]: [__m512d; 4]) -> [__m512d; 4] {
+        cpu!({
+            let even = (_mm512_shuffle_f64x2::<0x88>(x, y), _mm512_shuffle_f64x2::<0x88>(z, w));
+            let odd = (_mm512_shuffle_f64x2::<0xdd>(x, y), _mm512_shuffle_f64x2::<0xdd>(z, w));
+            [
+                _mm512_shuffle_f64x2::<0x88>(even.0, even.1),
+                _mm512_shuffle_f64x2::<0x88>(odd.0, odd.1),
+                _mm512_shuffle_f64x2::<0xdd>(even.0, even.1),
+                _mm512_shuffle_f64x2::<0xdd>(odd.0, odd.1),
+            ]
+        })
+    }
 }
 
 impl Algebra<f32> for Avx512 {
@@ -93,7 +108,7 @@ impl Algebra<f32> for Avx512 {
             cpu!(_mm512_mask_blend_ps(m, b, a));
     }
 
-    super::elementary::elementary_f32!();
+    super::elementary::elementary!(f32, math);
 }
 
 impl Lanes<f32> for Avx512 {
@@ -194,20 +209,18 @@ impl Lanes<f32> for Avx512 {
         }
         // Then the quarters of vectors c, c + 4, c + 8, c + 12 form a 4 x 4 matrix to transpose.
         for c in 0..4 {
-            let [x, y, z, w] = [out[c], out[c + 4], out[c + 8], out[c + 12]];
-            cpu!({
-                let (even_low, even_high) =
-                    (_mm512_shuffle_f32x4::<0x88>(x, y), _mm512_shuffle_f32x4::<0x88>(z, w));
-                let (odd_low, odd_high) =
-                    (_mm512_shuffle_f32x4::<0xdd>(x, y), _mm512_shuffle_f32x4::<0xdd>(z, w));
-                out[c] = _mm512_shuffle_f32x4::<0x88>(even_low, even_high);
-                out[c + 4] = _mm512_shuffle_f32x4::<0x88>(odd_low, odd_high);
-                out[c + 8] = _mm512_shuffle_f32x4::<0xdd>(even_low, even_high);
-                out[c + 12] = _mm512_shuffle_f32x4::<0xdd>(odd_low, odd_high);
-            });
+            let quarters = self.transpose_quarters(cpu!([
+                _mm512_castps_pd(out[c]),
+                _mm512_castps_pd(out[c + 4]),
+                _mm512_castps_pd(out[c + 8]),
+                _mm512_castps_pd(out[c + 12]),
+            ]));
+            for k in 0..4 {
+                out[c + 4 * k] = cpu!(_mm512_castpd_ps(quarters[k]));
+            }
         }
         out
     }
 
-    super::elementary::lanes_in_memory!();
+    super::elementary::lanes_in_memory!(f32, math);
 }

@@ -70,7 +70,7 @@ impl Algebra<f32> for Counting {
         0 select(Vector, Vector, Vector);
     }
 
-    super::elementary::elementary_f32!();
+    super::elementary::elementary!(f32, math);
 }
 
 impl Lanes<f32> for Counting {

@@ -39,14 +39,21 @@ macro_rules! derived_functions {
 }
 pub(super) use derived_functions;
 
-/// The elementary functions on vectors of `f32`, by the functions of [`math`](super::math).
-macro_rules! elementary_f32 {
-    () => {
+/// The elementary functions on vectors of `$t`, by the functions of the module `$math`.
+macro_rules! elementary {
+    ($t:ty, $math:ident) => {
         $crate::simd::elementary::derived_functions!();
-        $crate::simd::elementary::elementary_f32!(@ exp expm1 ln log1p tanh erf sin cos);
+        $crate::simd::elementary::elementary!(@ $math exp);
+        $crate::simd::elementary::elementary!(@ $math expm1);
+        $crate::simd::elementary::elementary!(@ $math ln);
+        $crate::simd::elementary::elementary!(@ $math log1p);
+        $crate::simd::elementary::elementary!(@ $math tanh);
+        $crate::simd::elementary::elementary!(@ $math erf);
+        $crate::simd::elementary::elementary!(@ $math sin);
+        $crate::simd::elementary::elementary!(@ $math cos);
 
         #[inline(always)]
-        fn powf(self, x: Self::V, p: f32) -> Self::V {
+        fn powf(self, x: Self::V, p: $t) -> Self::V {
             $crate::simd::Lanes::pow(self, x, self.splat(p))
         }
         #[inline(always)]
@@ -54,33 +61,33 @@ macro_rules! elementary_f32 {
             $crate::simd::Lanes::call(
                 self,
                 x,
-                $crate::simd::inlined!(|x| $crate::simd::math::normal(self, x)),
+                $crate::simd::inlined!(|x| $crate::simd::$math::normal(self, x)),
             )
         }
     };
-    (@ $($f:ident)+) => {
-        $(#[inline(always)]
+    (@ $math:ident $f:ident) => {
+        #[inline(always)]
         fn $f(self, x: Self::V) -> Self::V {
             $crate::simd::Lanes::call(
                 self,
                 x,
-                $crate::simd::inlined!(|x| $crate::simd::math::$f(self, x)),
+                $crate::simd::inlined!(|x| $crate::simd::$math::$f(self, x)),
             )
-        })+
+        }
     };
 }
-pub(super) use elementary_f32;
+pub(super) use elementary;
 
 /// The methods of [`Lanes`](super::Lanes) that several instruction sets define alike.
 macro_rules! lanes_in_memory {
-    () => {
+    ($t:ty, $math:ident) => {
         #[inline(always)]
-        fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
+        fn enter<K: Kernel<$t>>(self, k: K) -> K::Out {
             self.run(k)
         }
         #[inline(always)]
-        fn map(self, v: Self::V, f: impl Fn(f32) -> f32) -> Self::V {
-            let mut x = [0.0; 16];
+        fn map(self, v: Self::V, f: impl Fn($t) -> $t) -> Self::V {
+            let mut x = [0.0; <Self as Lanes<$t>>::N];
             self.store(v, &mut x);
             for x in &mut x {
                 *x = f(*x);
@@ -88,18 +95,18 @@ macro_rules! lanes_in_memory {
             self.load(&x)
         }
         #[inline(always)]
-        fn map2(self, a: Self::V, b: Self::V, f: impl Fn(f32, f32) -> f32) -> Self::V {
-            let (mut x, mut y) = ([0.0; 16], [0.0; 16]);
+        fn map2(self, a: Self::V, b: Self::V, f: impl Fn($t, $t) -> $t) -> Self::V {
+            let (mut x, mut y) = ([0.0; <Self as Lanes<$t>>::N], [0.0; <Self as Lanes<$t>>::N]);
             self.store(a, &mut x);
             self.store(b, &mut y);
-            for i in 0..16 {
+            for i in 0..x.len() {
                 x[i] = f(x[i], y[i]);
             }
             self.load(&x)
         }
         #[inline(always)]
         fn pow(self, a: Self::V, b: Self::V) -> Self::V {
-            $crate::simd::math::pow(self, a, b)
+            $crate::simd::$math::pow(self, a, b)
         }
     };
 }

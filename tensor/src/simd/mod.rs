@@ -22,13 +22,19 @@ pub(crate) use inlined;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2_f64;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512_f64;
 pub(crate) mod counting;
 mod dispatch;
 mod elementary;
 mod lanes;
 pub(crate) mod level;
 mod math;
+#[cfg(target_arch = "x86_64")]
+mod math_f64;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 mod one;

@@ -121,7 +121,7 @@ impl Algebra<f32> for Neon {
         [self.max4(a[0], b[0]), self.max4(a[1], b[1]), self.max4(a[2], b[2]), self.max4(a[3], b[3])]
     }
 
-    super::elementary::elementary_f32!();
+    super::elementary::elementary!(f32, math);
 }
 
 impl Lanes<f32> for Neon {
@@ -253,5 +253,5 @@ impl Lanes<f32> for Neon {
         std::array::from_fn(|j| self.load(&std::array::from_fn::<_, 16, _>(|i| square[i][j])))
     }
 
-    super::elementary::lanes_in_memory!();
+    super::elementary::lanes_in_memory!(f32, math);
 }

@@ -133,7 +133,7 @@ impl Algebra<f32> for Portable {
         out
     }
 
-    super::elementary::elementary_f32!();
+    super::elementary::elementary!(f32, math);
 }
 
 impl Lanes<f32> for Portable {
