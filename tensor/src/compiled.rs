@@ -100,7 +100,7 @@ fn rows<T: Real>(x: &Tensor<T>, keep: &Tensor<bool>) {
 }
 
 fn matrices<T: Real>(x: &Tensor<T>) {
-    let _ = [x.matmul(x), x.matmul_skipping_zeros(x), x.dot(x), x.outer(x)];
+    let _ = [x.matmul(x), x.matmul_skipping_zeros(x), x.dot(x), x.outer(x), x.symmetric_matmul(x)];
     let _ = [x.linear(x, Some(x)), x.linear_add(x, Some(x), x), x.matmul_times(x, x)];
     let _ = Tensor::einsum("ij->ji", &[x]);
 }

@@ -229,8 +229,8 @@ pub fn orthogonalize<T: Real>(x: &Tensor<T>, iterations: usize) -> Tensor<T> {
     }
     let mut x = x * T::from_f64(1.0 / (squares.item().to_f64().sqrt() + eps));
     for _ in 0..iterations {
-        let gram = x.matmul(&x.t());
-        let polynomial = &gram * b + gram.matmul(&gram) * c;
+        let gram = x.symmetric_matmul(&x.t());
+        let polynomial = &gram * b + gram.symmetric_matmul(&gram) * c;
         x = polynomial.matmul(&x) + x * a;
     }
     if is_tall { x.t() } else { x }

@@ -3,7 +3,7 @@
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::kernels::Real;
 use crate::kernels::elementwise::map_with;
-use crate::kernels::gemm::{Products, gemm};
+use crate::kernels::gemm::{Products, gemm, gemm_symmetric};
 use crate::loop_nest::LoopNest;
 use crate::matrix::{MatMut, MatRef};
 use crate::shape::Shape;
@@ -74,6 +74,16 @@ impl<T: Real> Tensor<T> {
             }
             _ => products(&a, &b, |products| gemm(&products, false, out)),
         })
+    }
+
+    /// The product of two matrices of which the caller knows that it is symmetric, as `x · xᵀ`; one half is
+    /// computed. The bits are those of [`Tensor::matmul`].
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn symmetric_matmul(&self, other: &Tensor<T>) -> Tensor<T> {
+        let shape = matmul_shape(self.shape(), other.shape()).or_panic();
+        let at = |t| matrix(t, t.layout().offset());
+        Tensor::build("matmul", shape, |out| gemm_symmetric(at(self), at(other), out))
     }
 
     /// [`Tensor::matmul`] of operands with at least two axes, where `0 · x` is 0 for every `x` on

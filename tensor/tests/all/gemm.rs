@@ -251,6 +251,35 @@ fn check_batches<T: Fused>() {
     }
 }
 
+/// Half of a symmetric product, mirrored, has the bits of the whole one.
+#[test]
+fn symmetric_products_have_the_bits_of_whole_ones() {
+    fn check<T: Fused>() {
+        let mut rng = Rng(9);
+        for (n, k) in [(3, 5), (127, 9), (128, 530), (200, 70), (333, 1)] {
+            let x: Tensor<T> = rng.normals(&[n, k]);
+            for level in Level::available() {
+                for threads in [1, 3] {
+                    let [half, whole] = with_level(level, || {
+                        let gram = with_threads(threads, || x.symmetric_matmul(&x.t()));
+                        let square = with_threads(threads, || gram.symmetric_matmul(&gram));
+                        let all = x.matmul(&x.t());
+                        [
+                            [gram, square].map(|x| x.to_vec()),
+                            [all.clone(), all.matmul(&all)].map(|x| x.to_vec()),
+                        ]
+                    });
+                    let same =
+                        half.concat().into_iter().zip(whole.concat()).all(|(x, y)| is_same(x, y));
+                    assert!(same, "{level}: {n}x{k}, {threads} threads");
+                }
+            }
+        }
+    }
+    check::<f32>();
+    check::<f64>();
+}
+
 /// Partial products of more elements than one chunk of additions, with every fused level.
 #[test]
 fn split_k_has_the_bits_of_one_thread() {

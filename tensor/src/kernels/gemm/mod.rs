@@ -6,6 +6,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `parallel.rs` | GEMM on all threads, and batches of products |
+//! | `symmetric.rs` | symmetric products: the half above the diagonal |
 //! | `partition.rs` | the partition of a product into tasks: blocks, or split-K |
 //! | `serial.rs` | GEMM on one thread: the choice of a kernel |
 //! | `products.rs` | the operands of a product, or of a batch |
@@ -52,6 +53,7 @@ mod serial;
 mod skinny;
 #[cfg(target_arch = "x86_64")]
 mod split;
+mod symmetric;
 
 pub use epilogue::{Epilogue, EpilogueArgs};
 pub use kernel::GemmKernel;
@@ -59,3 +61,4 @@ pub use parallel::{gemm, gemm_with_epilogue};
 pub use products::Products;
 pub use report::arithmetic;
 pub use serial::Gemm;
+pub use symmetric::gemm_symmetric;

@@ -134,6 +134,9 @@ pub(super) const PREFETCH_A_ONCE_COLUMNS: usize = 64;
 /// take longer than they save.
 pub(super) const PREFETCH_C_TERMS: usize = 256;
 
+/// Columns of a symmetric product that are computed together, down to the diagonal.
+pub(super) const SYMMETRIC_COLUMNS: usize = 64;
+
 /// A set-associative cache.
 pub(super) struct Cache {
     /// Elements after which lines map to the same set again: sets times elements of a line.
