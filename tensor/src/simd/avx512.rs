@@ -1,14 +1,15 @@
 //! Sixteen `f32` lanes in one AVX-512 register, masks in mask registers.
 
 use super::avx2::Avx2;
+use super::avx512_f64::Avx512F64;
+use super::math::pow_of_f32;
 use super::{Kernel, Lanes};
 use crate::formula::{Algebra, inlined_methods};
 use std::arch::x86_64::*;
 
-/// A token that proves that the CPU supports AVX-512 F, BW, DQ and VL, and [`Avx2`]; only
-/// [`Avx512::detect`] creates one.
+/// [`Avx512F64`] for vectors of `f32`, and [`Avx2`] for their halves.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512(Avx2);
+pub struct Avx512(Avx2, Avx512F64);
 
 /// Wraps intrinsics that work on registers only: their only requirement is CPU support.
 macro_rules! cpu {
@@ -23,11 +24,7 @@ impl Avx512 {
     /// The token, if the CPU supports the instructions.
     #[inline]
     pub fn detect() -> Option<Avx512> {
-        let has = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
-        if has { Avx2::detect().map(Avx512) } else { None }
+        Some(Avx512(Avx2::detect()?, Avx512F64::detect()?))
     }
 
     /// Runs `k` inside a function compiled for AVX-512.
@@ -93,11 +90,12 @@ impl Algebra<f32> for Avx512 {
             cpu!(_mm512_mask_blend_ps(m, b, a));
     }
 
-    super::elementary::elementary_f32!();
+    super::elementary::elementary!(f32);
 }
 
 impl Lanes<f32> for Avx512 {
     const N: usize = 16;
+    const KEEPS_ROWS: bool = true;
     #[inline(always)]
     fn load(self, x: &[f32]) -> __m512 {
         let x = &x[..16];
@@ -194,20 +192,32 @@ impl Lanes<f32> for Avx512 {
         }
         // Then the quarters of vectors c, c + 4, c + 8, c + 12 form a 4 x 4 matrix to transpose.
         for c in 0..4 {
-            let [x, y, z, w] = [out[c], out[c + 4], out[c + 8], out[c + 12]];
-            cpu!({
-                let (even_low, even_high) =
-                    (_mm512_shuffle_f32x4::<0x88>(x, y), _mm512_shuffle_f32x4::<0x88>(z, w));
-                let (odd_low, odd_high) =
-                    (_mm512_shuffle_f32x4::<0xdd>(x, y), _mm512_shuffle_f32x4::<0xdd>(z, w));
-                out[c] = _mm512_shuffle_f32x4::<0x88>(even_low, even_high);
-                out[c + 4] = _mm512_shuffle_f32x4::<0x88>(odd_low, odd_high);
-                out[c + 8] = _mm512_shuffle_f32x4::<0xdd>(even_low, even_high);
-                out[c + 12] = _mm512_shuffle_f32x4::<0xdd>(odd_low, odd_high);
-            });
+            let quarters = self.1.transpose_quarters(cpu!([
+                _mm512_castps_pd(out[c]),
+                _mm512_castps_pd(out[c + 4]),
+                _mm512_castps_pd(out[c + 8]),
+                _mm512_castps_pd(out[c + 12]),
+            ]));
+            for k in 0..4 {
+                out[c + 4 * k] = cpu!(_mm512_castpd_ps(quarters[k]));
+            }
         }
         out
     }
 
-    super::elementary::lanes_in_memory!();
+    #[inline(always)]
+    fn pow(self, a: __m512, b: __m512) -> __m512 {
+        let (s, mut out) = (self.1, self.halves(a));
+        let b = self.halves(b);
+        for i in 0..2 {
+            out[i] = cpu!(_mm512_cvtpd_ps(pow_of_f32(
+                s,
+                _mm512_cvtps_pd(out[i]),
+                _mm512_cvtps_pd(b[i])
+            )));
+        }
+        cpu!(_mm512_insertf32x8::<1>(_mm512_castps256_ps512(out[0]), out[1]))
+    }
+
+    super::elementary::fused_lanes!(f32);
 }

@@ -28,14 +28,24 @@ pub(crate) fn dispatch_f32<K: Kernel<f32>>(level: Level, k: K) -> K::Out {
     }
 }
 
-/// Runs a kernel on `f64`, one lane at a time on every level; panics if the CPU does not support
-/// the level.
+/// Runs a kernel on `f64` with the vectors of `level`, which are single lanes without AVX; panics if the CPU
+/// does not support it.
 #[inline]
 pub(crate) fn dispatch_f64<K: Kernel<f64>>(level: Level, k: K) -> K::Out {
-    if !level.is_available() {
-        unsupported(level);
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => match super::avx2_f64::Avx2F64::detect() {
+            Some(s) => s.run(k),
+            None => unsupported(level),
+        },
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => match super::avx512_f64::Avx512F64::detect() {
+            Some(s) => s.run(k),
+            None => unsupported(level),
+        },
+        _ if level.is_available() => One.run(k),
+        _ => unsupported(level),
     }
-    One.run(k)
 }
 
 #[cold]

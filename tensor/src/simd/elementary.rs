@@ -1,5 +1,6 @@
 //! Elementary functions of [`Algebra`] that several instruction sets share.
 
+use super::{Kernel, Lanes};
 use crate::element::Element;
 use crate::formula::Algebra;
 
@@ -39,15 +40,22 @@ macro_rules! derived_functions {
 }
 pub(super) use derived_functions;
 
-/// The elementary functions on vectors of `f32`, by the functions of [`math`](super::math).
-macro_rules! elementary_f32 {
-    () => {
+/// The elementary functions on vectors of `$t`, by the functions of [`math`](super::math).
+macro_rules! elementary {
+    ($t:ty) => {
         $crate::simd::elementary::derived_functions!();
-        $crate::simd::elementary::elementary_f32!(@ exp expm1 ln log1p tanh erf sin cos);
+        $crate::simd::elementary::elementary!(@ exp expm1 ln log1p tanh erf sin cos);
 
         #[inline(always)]
-        fn powf(self, x: Self::V, p: f32) -> Self::V {
-            $crate::simd::Lanes::pow(self, x, self.splat(p))
+        fn powf(self, x: Self::V, p: $t) -> Self::V {
+            // What derivatives of squares and cubes need.
+            if p == 1.0 {
+                x
+            } else if p == 2.0 {
+                self.mul(x, x)
+            } else {
+                $crate::simd::Lanes::pow(self, x, self.splat(p))
+            }
         }
         #[inline(always)]
         fn normal(self, x: Self::V) -> (Self::V, Self::V) {
@@ -69,18 +77,18 @@ macro_rules! elementary_f32 {
         })+
     };
 }
-pub(super) use elementary_f32;
+pub(super) use elementary;
 
-/// The methods of [`Lanes`](super::Lanes) that several instruction sets define alike.
-macro_rules! lanes_in_memory {
-    () => {
+/// The methods of [`Lanes`](super::Lanes) that instruction sets with fused multiply-add define alike.
+macro_rules! fused_lanes {
+    ($t:ty) => {
         #[inline(always)]
-        fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
+        fn enter<K: Kernel<$t>>(self, k: K) -> K::Out {
             self.run(k)
         }
         #[inline(always)]
-        fn map(self, v: Self::V, f: impl Fn(f32) -> f32) -> Self::V {
-            let mut x = [0.0; 16];
+        fn map(self, v: Self::V, f: impl Fn($t) -> $t) -> Self::V {
+            let mut x = [0.0; <Self as Lanes<$t>>::N];
             self.store(v, &mut x);
             for x in &mut x {
                 *x = f(*x);
@@ -88,19 +96,41 @@ macro_rules! lanes_in_memory {
             self.load(&x)
         }
         #[inline(always)]
-        fn map2(self, a: Self::V, b: Self::V, f: impl Fn(f32, f32) -> f32) -> Self::V {
-            let (mut x, mut y) = ([0.0; 16], [0.0; 16]);
+        fn map2(self, a: Self::V, b: Self::V, f: impl Fn($t, $t) -> $t) -> Self::V {
+            let (mut x, mut y) = ([0.0; <Self as Lanes<$t>>::N], [0.0; <Self as Lanes<$t>>::N]);
             self.store(a, &mut x);
             self.store(b, &mut y);
-            for i in 0..16 {
+            for i in 0..x.len() {
                 x[i] = f(x[i], y[i]);
             }
             self.load(&x)
         }
         #[inline(always)]
-        fn pow(self, a: Self::V, b: Self::V) -> Self::V {
-            $crate::simd::math::pow(self, a, b)
+        fn fmod(self, a: Self::V, b: Self::V) -> Self::V {
+            $crate::simd::math::fmod(self, a, b)
         }
     };
 }
-pub(super) use lanes_in_memory;
+pub(super) use fused_lanes;
+
+/// A function of vectors as a kernel.
+pub(super) struct Call<X, F>(pub X, pub F);
+
+impl<T: Copy, X, Y, F: Fn(X) -> Y> Kernel<T> for Call<X, F> {
+    type Out = Y;
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, _: S) -> Y {
+        (self.1)(self.0)
+    }
+}
+
+/// At most `lanes` booleans as bits.
+#[inline(always)]
+pub(super) fn bits_of(m: &[bool], lanes: usize) -> u64 {
+    assert!(m.len() <= lanes, "load_mask: {} elements for {lanes} lanes", m.len());
+    let mut bits = 0;
+    for (i, &m) in m.iter().enumerate() {
+        bits |= u64::from(m) << i;
+    }
+    bits
+}

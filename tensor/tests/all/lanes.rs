@@ -280,8 +280,11 @@ fn f32_lanes_equal_scalar_code_on_every_level() {
 }
 
 #[test]
-fn f64_lanes_equal_scalar_code() {
-    f64::dispatch(Level::Scalar, Check(|a, b, c| a * b + c));
+fn f64_lanes_equal_scalar_code_on_every_level() {
+    for level in Level::available() {
+        let fused = f64::dispatch(level, Width) > 1;
+        f64::dispatch(level, Check(if fused { f64::mul_add } else { |a, b, c| a * b + c }));
+    }
 }
 
 /// The number of lanes of a level.
@@ -295,10 +298,11 @@ impl<T: Real> Kernel<T> for Width {
 }
 
 #[test]
-fn f32_has_sixteen_lanes_everywhere_and_f64_one() {
+fn f32_has_sixteen_lanes_everywhere_and_f64_eight_with_avx() {
     for level in Level::available() {
         assert_eq!(f32::dispatch(level, Width), F32_LANES);
-        assert_eq!(f64::dispatch(level, Width), 1);
+        let avx = [Level::Avx2, Level::Avx512].contains(&level);
+        assert_eq!(f64::dispatch(level, Width), if avx { 8 } else { 1 });
     }
 }
 
