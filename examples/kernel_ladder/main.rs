@@ -3,7 +3,7 @@
 //! `cargo run --release --example kernel_ladder` runs three ladders: a matrix multiplication, whose
 //! limit is arithmetic, and softmax and layer normalisation, whose limit is memory. Every rung
 //! changes one thing, is checked against the first rung, and is then timed; the last rungs are this
-//! library's kernel and, for matrix multiplication, the crate matrixmultiply. Rates are compared with
+//! library's kernel and, for matrix multiplication, its portable code. Rates are compared with
 //! the limits of the machine.
 //!
 //! Read [`matmul`], [`softmax`] and [`layer_norm`] from top to bottom. There is no `unsafe` in

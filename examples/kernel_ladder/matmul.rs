@@ -60,11 +60,9 @@ pub fn ladder(n: usize) -> Ladder {
                 "this library: reads operands in place or packs them, by size and strides",
                 level(),
             ),
-            // At the scalar level the library calls the crate matrixmultiply, which detects the
-            // instruction sets of the CPU itself.
             product(
-                "matrixmultiply",
-                "the crate of that name, divided among threads by this library",
+                "portable",
+                "this library with the instructions of all CPUs only",
                 Level::Scalar,
             ),
         ],

@@ -6,8 +6,6 @@ use retrograd_nn::optim::{AdamConfig, AdamW, Optimizer};
 use retrograd_nn::{Gpt, GptConfig, Pass};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::settings::level;
-use retrograd_tensor::simd::Level;
 use retrograd_tensor::storage::pool_stats;
 
 /// The minor page faults of this process, field 10 of `proc_pid_stat(5)`.
@@ -61,8 +59,6 @@ fn later_steps_allocate_no_memory() {
         assert_eq!(pool_now.live, pool.live);
         // A system under load reclaims pages and faults them in again, but not in every round.
         let least = faults.iter().copied().fold(f64::INFINITY, f64::min);
-        // In portable code matrixmultiply allocates its packing buffers in each call.
-        let is_portable = level() == Level::Scalar;
-        assert!(is_portable || least < 20.0, "{faults:?} page faults per step");
+        assert!(least < 20.0, "{faults:?} page faults per step");
     });
 }

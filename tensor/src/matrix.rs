@@ -5,6 +5,10 @@ use crate::simd::{LINE, prefetch_l1};
 use std::marker::PhantomData;
 use std::ops::Range;
 
+/// The least and the greatest distance of an element of a matrix from the first one: (0, -1) if there is
+/// none, `None` if they exceed `isize`.
+pub(crate) type Reach = Option<(isize, isize)>;
+
 /// An immutable matrix in a slice, with any strides.
 #[derive(Clone, Copy, Debug)]
 pub struct MatRef<'a, T> {
@@ -34,18 +38,32 @@ impl<'a, T> MatRef<'a, T> {
     }
 
     /// Whether every element lies inside the slice.
-    #[inline]
+    #[inline(always)]
     pub fn is_inside(&self) -> bool {
+        self.reaches_inside(self.reach())
+    }
+
+    /// See [`Reach`].
+    #[inline(always)]
+    pub(crate) fn reach(&self) -> Reach {
         if self.rows == 0 || self.cols == 0 {
-            return true;
+            return Some((0, -1));
         }
-        let ends = |n: usize, stride: isize| {
-            let far = (n - 1) as i128 * stride as i128;
-            (far.min(0), far.max(0))
+        let (Ok(i), Ok(j)) = (isize::try_from(self.rows - 1), isize::try_from(self.cols - 1))
+        else {
+            return None;
         };
-        let (r, c) = (ends(self.rows, self.row_stride), ends(self.cols, self.col_stride));
-        let at = self.offset as i128;
-        at + r.0 + c.0 >= 0 && at + r.1 + c.1 < self.data.len() as i128
+        let (r, c) = (i.checked_mul(self.row_stride)?, j.checked_mul(self.col_stride)?);
+        Some((r.min(0).checked_add(c.min(0))?, r.max(0).checked_add(c.max(0))?))
+    }
+
+    /// Whether every element of a matrix of this [reach](MatRef::reach) lies inside the slice.
+    #[inline(always)]
+    pub(crate) fn reaches_inside(&self, reach: Reach) -> bool {
+        let (Some((least, greatest)), Ok(at)) = (reach, isize::try_from(self.offset)) else {
+            return false;
+        };
+        greatest < 0 || at + least >= 0 && greatest < self.data.len() as isize - at
     }
 
     /// The transposed matrix.

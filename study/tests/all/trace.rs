@@ -1,7 +1,7 @@
 //! What is reported of kernels: which one ran, its operations and bytes, and that it changes nothing.
 
 use retrograd_study::trace::trace;
-use retrograd_tensor::kernels::gemm::gemm;
+use retrograd_tensor::kernels::gemm::{Products, gemm};
 use retrograd_tensor::machine::{Memory, Peak, Rate, Roofline};
 use retrograd_tensor::matrix::MatRef;
 use retrograd_tensor::observe::{self, KernelCall, Size};
@@ -71,15 +71,25 @@ fn products_report_the_kernel_of_their_level_and_layout() {
             let skinny = ("skinny".to_string(), Some(level.name()));
             assert_eq!(of(&randn([8, 128]), &randn([96, 128]).t()), skinny);
             assert_eq!(of(&randn([1, 128]), &randn([96, 128]).t()), skinny);
+            let large = Tensor::full([1], 0.5).expand([2048, 2048]).contiguous();
+            assert_eq!(of(&randn([4, 2048]), &large).0, "rows");
             assert_eq!(of(&randn([4, 0]), &randn([0, 5])).0, "nothing");
         });
     }
     let (a, b) = (randn([20, 30]), randn([30, 40]));
-    let matrixmultiply = ("matrixmultiply".to_string(), None);
-    assert_eq!(with_level(Level::Scalar, || of(&a, &b)), matrixmultiply);
+    let portable = ("portable".to_string(), Some(Level::Scalar.name()));
+    assert_eq!(with_level(Level::Scalar, || of(&a, &b)), portable);
     let (a, b) = (a.cast::<f64>(), b.cast::<f64>());
-    let double = only(|| a.matmul(&b));
-    assert_eq!((&*double.kernel, double.level), ("matrixmultiply", None));
+    let double = |level| only(|| with_level(level, || a.matmul(&b)));
+    for level in Level::available() {
+        match level {
+            Level::Scalar => assert_eq!(&*double(level).kernel, "portable"),
+            Level::Avx512 => assert_eq!(&*double(level).kernel, "6x32, A in place, B packed"),
+            _ => {
+                assert_eq!((&*double(level).kernel, double(level).level), ("matrixmultiply", None))
+            }
+        }
+    }
 }
 
 #[test]
@@ -202,11 +212,8 @@ fn operations_and_bytes_follow_the_formulas() {
     }
     let accumulated = only(|| {
         let mut out = vec![0.0; m * n];
-        gemm(
-            &[(MatRef::new(x.as_slice(), m, k), MatRef::new(w.as_slice(), n, k).t())],
-            true,
-            &mut out,
-        );
+        let (x, w) = (MatRef::new(x.as_slice(), m, k), MatRef::new(w.as_slice(), n, k).t());
+        gemm(&Products::one(x, w), true, &mut out);
     });
     assert_eq!(accumulated.read, 4 * (operands + out) as u64);
 }

@@ -9,7 +9,7 @@
 use crate::cost::Cost;
 use crate::element::Integer;
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::kernels::gemm::gemm;
+use crate::kernels::gemm::{Products, gemm};
 use crate::kernels::rows::{splat, update_row};
 use crate::kernels::{Real, level_of};
 use crate::matrix::MatRef;
@@ -191,7 +191,7 @@ fn linear_loss<T: Real>(
         let x = MatRef::new(&x.as_slice()[first * width..(first + n) * width], n, width);
         let mut losses = vec![0.0; n];
         let logits = Tensor::build("linear_cross_entropy", [n, classes].into(), |logits| {
-            gemm(&[(x, w.t())], false, logits);
+            gemm(&Products::one(x, w.t()), false, logits);
             let parts: Vec<_> =
                 logits.chunks_exact_mut(classes).zip(&mut losses).enumerate().collect();
             par::each(parts, classes, Cost::COSTLY, |(i, (logits, loss))| {
@@ -203,8 +203,8 @@ fn linear_loss<T: Real>(
         if with_gradients {
             let g = MatRef::new(logits.as_slice(), n, classes);
             let out = &mut dx.make_mut()[first * width..(first + n) * width];
-            gemm(&[(g, w)], false, out);
-            gemm(&[(g.t(), x)], true, dw.make_mut());
+            gemm(&Products::one(g, w), false, out);
+            gemm(&Products::one(g.t(), x), true, dw.make_mut());
         }
     }
     // The products are calls of their own; here the logits are read, and replaced by their gradients.

@@ -3,7 +3,7 @@
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::kernels::Real;
 use crate::kernels::elementwise::map_with;
-use crate::kernels::gemm::gemm;
+use crate::kernels::gemm::{Products, gemm};
 use crate::loop_nest::LoopNest;
 use crate::matrix::{MatMut, MatRef};
 use crate::shape::Shape;
@@ -68,12 +68,11 @@ impl<T: Real> Tensor<T> {
             }
         }
         Tensor::build("matmul", shape, |out| match (a.rank(), b.rank()) {
-            (2, 2) => gemm(
-                &[(matrix(&a, a.layout().offset()), matrix(&b, b.layout().offset()))],
-                false,
-                out,
-            ),
-            _ => gemm(&pairs(&a, &b), false, out),
+            (2, 2) => {
+                let at = |t| matrix(t, t.layout().offset());
+                gemm(&Products::one(at(&a), at(&b)), false, out);
+            }
+            _ => products(&a, &b, |products| gemm(&products, false, out)),
         })
     }
 
@@ -94,9 +93,12 @@ impl<T: Real> Tensor<T> {
         let mut product = self.matmul(&finite);
         let size = self.size(-2) * other.size(-1);
         let out = product.make_mut().chunks_exact_mut(size.max(1));
-        for ((a, b), out) in pairs(self, other).iter().zip(out) {
-            a.add_product_with_non_finite(*b, MatMut::new(out, a.rows, b.cols));
-        }
+        let mut out = out.map(|out| MatMut::new(out, self.size(-2), other.size(-1)));
+        products(self, other, |products| {
+            for (_, a, b) in products.iter() {
+                a.add_product_with_non_finite(b, out.next().expect("one for each product"));
+            }
+        });
         product
     }
 
@@ -142,8 +144,8 @@ impl<T: Real> Tensor<T> {
     }
 }
 
-/// The pairs of matrices of two operands of rank at least 2, batches broadcast.
-fn pairs<'a, T: Real>(a: &'a Tensor<T>, b: &'a Tensor<T>) -> Vec<(MatRef<'a, T>, MatRef<'a, T>)> {
+/// Calls `f` with the products of the matrices of two operands of rank at least 2, batches broadcast.
+fn products<'a, T: Real>(a: &'a Tensor<T>, b: &'a Tensor<T>, f: impl FnOnce(Products<'_, T>)) {
     let leading = |t: &Tensor<T>| Shape::from(&t.shape()[..t.rank() - 2]);
     let batch = Shape::broadcast("matmul", &leading(a), &leading(b)).or_panic();
     // The layouts of the first elements of all matrices. (A matrix without elements has none; then
@@ -158,14 +160,8 @@ fn pairs<'a, T: Real>(a: &'a Tensor<T>, b: &'a Tensor<T>) -> Vec<(MatRef<'a, T>,
     };
     let (heads_a, heads_b) = (heads(a), heads(b));
     let wide = |l: &crate::layout::Layout| l.broadcast_to("matmul", &batch).or_panic();
-    let nest = LoopNest::new(&batch, [&wide(&heads_a), &wide(&heads_b)]);
-    let mut cursor = nest.cursor(0);
-    (0..batch.numel())
-        .map(|_| {
-            let (_, [at_a, at_b]) = cursor.next(1);
-            (matrix(a, at_a), matrix(b, at_b))
-        })
-        .collect()
+    let starts = LoopNest::new(&batch, [&wide(&heads_a), &wide(&heads_b)]);
+    f(Products::batch(matrix(a, 0), matrix(b, 0), &starts, batch.numel()));
 }
 
 /// The matrix of the last two axes whose first element is at `offset`.

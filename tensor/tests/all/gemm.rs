@@ -1,13 +1,12 @@
 //! The kernels of GEMM: every bit of every element, and no access out of bounds.
 
 use crate::common::*;
-use retrograd_tensor::MatmulPrecision;
 use retrograd_tensor::internals::{Partition, Problem, b_in_place};
-use retrograd_tensor::kernels::gemm::{Gemm, GemmKernel, gemm};
+use retrograd_tensor::kernels::gemm::{Gemm, GemmKernel, Products, gemm};
 use retrograd_tensor::matrix::{MatMut, MatRef};
 use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
-use retrograd_tensor::with_threads;
+use retrograd_tensor::{MatmulPrecision, Real, Tensor, with_threads};
 
 /// The memory order of a matrix.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +29,7 @@ fn span(order: Order, rows: usize, cols: usize) -> usize {
     }
 }
 
-fn matrix(order: Order, data: &[f32], rows: usize, cols: usize) -> MatRef<'_, f32> {
+fn matrix<T>(order: Order, data: &[T], rows: usize, cols: usize) -> MatRef<'_, T> {
     let (offset, row_stride, col_stride) = match order {
         Rows => (0, cols as isize, 1),
         Columns => (0, 1, rows as isize),
@@ -40,57 +39,86 @@ fn matrix(order: Order, data: &[f32], rows: usize, cols: usize) -> MatRef<'_, f3
     MatRef { data, offset, rows, cols, row_stride, col_stride }
 }
 
-fn at(m: &MatRef<'_, f32>, i: usize, j: usize) -> f32 {
-    m.data[(m.offset as isize + i as isize * m.row_stride + j as isize * m.col_stride) as usize]
+/// An element type, and its multiply-add with one rounding.
+trait Fused: Real {
+    fn fused(x: Self, y: Self, sum: Self) -> Self;
 }
 
-/// One element by the definition: sequential fused multiply-adds in each block of `K`, blocks in order.
-fn by_definition(
-    a: &MatRef<'_, f32>,
-    b: &MatRef<'_, f32>,
-    old: Option<f32>,
-    i: usize,
-    j: usize,
-) -> f32 {
-    let depth = fused().next().and_then(|level| with_level(level, || f32::kc(a.cols)));
+impl Fused for f32 {
+    fn fused(x: f32, y: f32, sum: f32) -> f32 {
+        x.mul_add(y, sum)
+    }
+}
+
+impl Fused for f64 {
+    fn fused(x: f64, y: f64, sum: f64) -> f64 {
+        x.mul_add(y, sum)
+    }
+}
+
+/// One element by the definition: sequential multiply-adds in each block of `K`, blocks in order. They are fused
+/// except in portable code.
+fn by_definition<T: Fused>(
+    level: Level,
+    (a, b): (&MatRef<'_, T>, &MatRef<'_, T>),
+    old: Option<T>,
+    (i, j): (usize, usize),
+) -> T {
+    let depth = with_level(level, || T::kc(a.cols)).expect("known for our kernels");
+    let add = |sum, p| match level {
+        Level::Scalar => a.at(i, p) * b.at(p, j) + sum,
+        _ => T::fused(a.at(i, p), b.at(p, j), sum),
+    };
     let terms: Vec<usize> = (0..a.cols).collect();
-    let blocks = terms
-        .chunks(depth.expect("known where sums are fused"))
-        .map(|block| block.iter().fold(0.0, |sum, &p| at(a, i, p).mul_add(at(b, p, j), sum)));
-    old.into_iter().chain(blocks).reduce(|x, y| x + y).unwrap_or(0.0)
+    let blocks = terms.chunks(depth).map(|block| block.iter().fold(T::ZERO, |sum, &p| add(sum, p)));
+    old.into_iter().chain(blocks).reduce(|x, y| x + y).unwrap_or(T::ZERO)
+}
+
+/// The levels with kernels of this library.
+fn own<T: Gemm>() -> impl Iterator<Item = Level> {
+    Level::available().into_iter().filter(|&l| with_level(l, || T::kc(1)).is_some())
 }
 
 fn fused() -> impl Iterator<Item = Level> {
     Level::available().into_iter().filter(|&l| l != Level::Scalar)
 }
 
-fn normals(rng: &mut Rng, n: usize) -> Vec<f32> {
-    (0..n).map(|_| rng.normal() as f32).collect()
+fn normals<T: Real>(rng: &mut Rng, n: usize) -> Vec<T> {
+    (0..n).map(|_| T::from_f64(rng.normal())).collect()
 }
 
-/// Every element of a product at every fused level has the bits of the definition, for all sizes,
-/// strides and previous contents of the output; only the product is written.
-fn check_bits((m, k, n): (usize, usize, usize), orders: (Order, Order), add: bool) {
+/// Whether two numbers are equal, zeros with their signs.
+fn is_same<T: Real>(x: T, y: T) -> bool {
+    x.to_f64().to_bits() == y.to_f64().to_bits()
+}
+
+/// Every element of a product, in both types and at every level with kernels of this library, has the bits of the
+/// definition, for all sizes, strides and previous contents of the output; only the product is written.
+fn check_bits(sizes: (usize, usize, usize), orders: (Order, Order), add: bool) {
+    check_bits_of::<f32>(sizes, orders, add);
+    check_bits_of::<f64>(sizes, orders, add);
+}
+
+fn check_bits_of<T: Fused>((m, k, n): (usize, usize, usize), orders: (Order, Order), add: bool) {
     let mut rng = Rng((m * 1000 + k * 7 + n) as u64);
-    let a = normals(&mut rng, span(orders.0, m, k));
-    let b = normals(&mut rng, span(orders.1, k, n));
-    let old = normals(&mut rng, m * (n + 2));
+    let a: Vec<T> = normals(&mut rng, span(orders.0, m, k));
+    let b: Vec<T> = normals(&mut rng, span(orders.1, k, n));
+    let old: Vec<T> = normals(&mut rng, m * (n + 2));
     let (a, b) = (matrix(orders.0, &a, m, k), matrix(orders.1, &b, k, n));
-    for level in fused() {
+    for level in own::<T>() {
         let mut out = old.clone();
         let mut whole = MatMut::new(&mut out, m, n + 2);
-        with_level(level, || f32::gemm(a, b, add, whole.part(0..m, 1..n + 1)));
+        with_level(level, || T::gemm(a, b, add, whole.part(0..m, 1..n + 1)));
         for i in 0..m {
             for j in 0..n + 2 {
                 let old = old[i * (n + 2) + j];
                 let want = match j {
                     _ if j == 0 || j == n + 1 => old,
-                    _ => by_definition(&a, &b, add.then_some(old), i, j - 1),
+                    _ => by_definition(level, (&a, &b), add.then_some(old), (i, j - 1)),
                 };
                 let got = out[i * (n + 2) + j];
-                assert_eq!(
-                    got.to_bits(),
-                    want.to_bits(),
+                assert!(
+                    is_same(got, want),
                     "{level}: {m}x{k}x{n} {orders:?} add {add}: ({i}, {j}) is {got}, not {want}"
                 );
             }
@@ -121,6 +149,15 @@ fn bits_of_products_larger_than_a_block() {
         check_bits((25, k, 65), (Columns, Rows), k % 2 == 1);
         check_bits((1, k, 83), (Rows, Columns), k % 2 == 1);
     }
+    // Short sums, along rows of the product.
+    for k in [1, 3, 8, 16] {
+        check_bits((k + 60, k, 2100), (Rows, Backwards), k % 2 == 1);
+        check_bits((k + 60, k, 2100), (Columns, Rows), k % 2 == 0);
+    }
+    // A few rows, and a B that comes from memory: not in a debug build's time for every type.
+    for m in 1..=4 {
+        check_bits_of::<f32>((m, 2049 + m, 2055), (Columns, Rows), m % 2 == 0);
+    }
     // More rows and columns than a block has.
     check_bits((245, 9, 70), (Columns, Rows), false);
     check_bits((490, 20, 130), (Columns, Rows), true);
@@ -148,6 +185,12 @@ fn bits_of_skinny_products() {
 /// For every partition: rows, columns, and split-K.
 #[test]
 fn bits_do_not_depend_on_threads() {
+    check_threads::<f32>(fused().last().unwrap_or(Level::Scalar));
+    check_threads::<f64>(fused().last().unwrap_or(Level::Scalar));
+    check_threads::<f32>(Level::Scalar);
+}
+
+fn check_threads<T: Fused>(level: Level) {
     let mut rng = Rng(5);
     let shapes = [
         (512, 256, 512),
@@ -156,23 +199,54 @@ fn bits_do_not_depend_on_threads() {
         (16, 40_000, 8),
         (1, 700, 5000),
         (5, 700, 3000),
+        (3000, 9, 2000),
         (8, 384, 1152),
     ];
     for (m, k, n) in shapes {
-        let (a, b) = (normals(&mut rng, m * k), normals(&mut rng, k * n));
-        let pair = (matrix(Rows, &a, m, k), matrix(Columns, &b, k, n));
-        let product = |threads, add| {
-            let mut out = vec![0.5f32; m * n];
-            with_threads(threads, || gemm(&[pair], add, &mut out));
+        let (a, b): (Vec<T>, Vec<T>) = (normals(&mut rng, m * k), normals(&mut rng, k * n));
+        let product = Products::one(matrix(Rows, &a, m, k), matrix(Columns, &b, k, n));
+        let multiply = |threads, add| {
+            let mut out = vec![T::from_f64(0.5); m * n];
+            with_level(level, || with_threads(threads, || gemm(&product, add, &mut out)));
             out
         };
         for add in [false, true] {
-            let one = product(1, add);
+            let one = multiply(1, add);
             for threads in [2, 3, 5, 8] {
-                let same = |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits();
-                let others = product(threads, add);
-                assert!(one.iter().zip(&others).all(same), "{m}x{k}x{n}, {threads} threads");
+                let others = multiply(threads, add);
+                let same = one.iter().zip(&others).all(|(&x, &y)| is_same(x, y));
+                assert!(same, "{level}: {m}x{k}x{n}, {threads} threads");
             }
+        }
+    }
+}
+
+/// Products in a batch have the bits of single products: all kernels, broadcast and transposed operands,
+/// columns, several threads.
+#[test]
+fn products_of_a_batch_are_products() {
+    check_batches::<f32>();
+    check_batches::<f64>();
+}
+
+fn check_batches<T: Fused>() {
+    let mut rng = Rng(8);
+    for (m, k, n) in
+        [(4, 4, 4), (16, 16, 16), (7, 5, 1), (33, 20, 31), (3, 40, 600), (1, 20, 70), (2, 0, 3)]
+    {
+        let a: Tensor<T> = rng.normals(&[90, 3, m, k]);
+        let (b, row) = (rng.normals(&[3, k, n]), rng.normals(&[90, 1, n, k]));
+        for level in Level::available() {
+            let check = |a: &Tensor<T>, b: &Tensor<T>, at: &dyn Fn(usize, usize) -> Tensor<T>| {
+                let all = with_level(level, || with_threads(3, || a.matmul(b)));
+                for (i, j) in (0..90).flat_map(|i| (0..3).map(move |j| (i, j))) {
+                    let one = with_level(level, || a.select(0, i).select(0, j).matmul(&at(i, j)));
+                    let same = all.select(0, i).select(0, j).to_vec().into_iter().zip(one.to_vec());
+                    assert!(same.into_iter().all(|(x, y)| is_same(x, y)), "{level}: {m}x{k}x{n}");
+                }
+            };
+            check(&a, &b, &|_, j| b.select(0, j));
+            check(&a, &row.transpose(-1, -2), &|i, _| row.select(0, i).select(0, 0).t());
         }
     }
 }
@@ -183,13 +257,13 @@ fn split_k_has_the_bits_of_one_thread() {
     let [m, k, n] = [160, 4096, 160];
     assert!(matches!(problem([m, k, n]).partition(8), Partition::SplitK { .. }));
     let mut rng = Rng(1);
-    let (a, b) = (normals(&mut rng, m * k), normals(&mut rng, k * n));
-    let pair = (matrix(Rows, &a, m, k), matrix(Rows, &b, k, n));
-    for level in fused() {
+    let (a, b) = (normals::<f32>(&mut rng, m * k), normals(&mut rng, k * n));
+    let pair = Products::one(matrix(Rows, &a, m, k), matrix(Rows, &b, k, n));
+    for level in own::<f32>() {
         for add in [false, true] {
             let product = |threads| {
                 let mut out = vec![0.5f32; m * n];
-                with_level(level, || with_threads(threads, || gemm(&[pair], add, &mut out)));
+                with_level(level, || with_threads(threads, || gemm(&pair, add, &mut out)));
                 out
             };
             assert_eq!(product(1), product(8), "{level}, accumulate {add}");
@@ -206,11 +280,11 @@ fn special_values_propagate_as_in_the_definition() {
         let a: Vec<f32> = (0..m * k).map(|_| rng.adversarial() as f32).collect();
         let b: Vec<f32> = (0..k * n).map(|_| rng.adversarial() as f32).collect();
         let (a, b) = (matrix(Rows, &a, m, k), matrix(Columns, &b, k, n));
-        for level in fused() {
+        for level in own::<f32>() {
             let mut out = vec![0.0; m * n];
             with_level(level, || f32::gemm(a, b, false, MatMut::new(&mut out, m, n)));
             for (at, &got) in out.iter().enumerate() {
-                let want = by_definition(&a, &b, None, at / n, at % n);
+                let want = by_definition(level, (&a, &b), None, (at / n, at % n));
                 let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
                 assert!(same, "{level}: {got}, not {want}");
             }
@@ -244,7 +318,7 @@ fn no_access_is_out_of_bounds() {
                     for level in Level::available() {
                         with_level(level, || f32::gemm(a, b, false, MatMut::new(out, m, n)));
                         // Small integers: exact in any order.
-                        let want = |i, j| (0..k).map(|p| at(&a, i, p) * at(&b, p, j)).sum::<f32>();
+                        let want = |i, j| (0..k).map(|p| a.at(i, p) * b.at(p, j)).sum::<f32>();
                         for (x, i) in out.iter().zip(0..) {
                             assert_eq!(*x, want(i / n, i % n), "{level} {m}x{k}x{n} {orders:?}");
                         }
@@ -333,7 +407,7 @@ fn the_smallest_products_have_a_block() {
 fn in_place(m: usize, k: usize, n: usize, distance: usize) -> bool {
     let (a, b) = (vec![0.0; m * k], vec![0.0; k * distance]);
     let b = MatRef { cols: n, row_stride: distance as isize, ..MatRef::new(&b, k, distance) };
-    b_in_place::<4>(&MatRef::new(&a, m, k), &b)
+    b_in_place::<f32, 4>(&MatRef::new(&a, m, k), &b)
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::common::{Rng, indices, layouts, same};
 use proptest::prelude::*;
 use proptest::sample::select;
 use retrograd_support::random_tests;
-use retrograd_tensor::kernels::gemm::gemm;
+use retrograd_tensor::kernels::gemm::{Products, gemm};
 use retrograd_tensor::matrix::MatRef;
 use retrograd_tensor::{Real, Shape, Tensor};
 
@@ -188,9 +188,9 @@ fn recycled_memory_is_never_read() {
         }
         let (va, vb) = (vec![1.0f32; m * k], vec![1.0f32; k * n]);
         let mut out = vec![f32::NAN; m * n];
-        gemm(&[(MatRef::new(&va, m, k), MatRef::new(&vb, k, n))], false, &mut out);
+        gemm(&Products::one(MatRef::new(&va, m, k), MatRef::new(&vb, k, n)), false, &mut out);
         assert!(out.iter().all(|&x| x == k as f32));
-        gemm(&[(MatRef::new(&va, m, k), MatRef::new(&vb, k, n))], true, &mut out);
+        gemm(&Products::one(MatRef::new(&va, m, k), MatRef::new(&vb, k, n)), true, &mut out);
         assert!(out.iter().all(|&x| x == 2.0 * k as f32));
     }
 }
@@ -211,7 +211,9 @@ fn operands_that_exceed_their_slice_are_rejected() {
     for a in bad {
         assert!(!a.is_inside(), "{a:?}");
         let mut out = vec![0.0; a.rows * 3];
-        assert!(std::panic::catch_unwind(move || gemm(&[(a, b)], false, &mut out)).is_err());
+        assert!(
+            std::panic::catch_unwind(move || gemm(&Products::one(a, b), false, &mut out)).is_err()
+        );
     }
     assert!(MatRef { rows: 0, offset: 99, ..ok }.is_inside());
     let flipped = MatRef { offset: 11, row_stride: -4, col_stride: -1, ..ok };

@@ -7,7 +7,7 @@ use crate::common::{Rng, bits, same};
 use retrograd_tensor::MatmulPrecision::{self, Bf16, Bf16x3, Bf16x6, F32};
 use retrograd_tensor::kernels::gemm::Gemm;
 #[cfg(unix)]
-use retrograd_tensor::kernels::gemm::gemm;
+use retrograd_tensor::kernels::gemm::{Products, gemm};
 use retrograd_tensor::matrix::{MatMut, MatRef};
 use retrograd_tensor::ops::activation::Gelu;
 use retrograd_tensor::settings::with_level;
@@ -297,7 +297,7 @@ fn no_access_is_out_of_bounds() {
                 };
                 let (a, b) = (matrix(a, m, k), matrix(b, k, n));
                 for precision in SPLIT {
-                    with_matmul_precision(precision, || gemm(&[(a, b)], false, out));
+                    with_matmul_precision(precision, || gemm(&Products::one(a, b), false, out));
                     // Small integers: exact in any order.
                     for (i, &x) in out.iter().enumerate() {
                         let want: f32 = (0..k).map(|p| a.at(i / n, p) * b.at(p, i % n)).sum();

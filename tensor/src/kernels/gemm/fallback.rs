@@ -1,25 +1,27 @@
 //! GEMM by the crate matrixmultiply, and products in which M, N or K is 0.
 
+use super::products::Products;
+use crate::element::Float;
 use crate::matrix::{MatMut, MatRef};
 
-/// Checks the operands, and computes the product if M, N or K is 0. Returns whether it did so. If K
-/// is 0 and `accumulate` is false, the product is 0.
+/// Checks the sizes, and computes the products if M, N or K is 0. Returns whether it did so. If K
+/// is 0 and `accumulate` is false, they are 0.
 ///
 /// # Panics
-/// If sizes do not agree or an operand exceeds its slice.
-pub(super) fn quick_return<T: Copy + Default>(
-    a: &MatRef<'_, T>,
-    b: &MatRef<'_, T>,
+/// If sizes do not agree.
+#[inline]
+pub(super) fn quick_return<T: Float>(
+    products: &Products<'_, T>,
     accumulate: bool,
     out: &mut MatMut<'_, T>,
 ) -> bool {
-    assert!(a.is_inside() && b.is_inside(), "gemm: an operand exceeds its slice");
-    assert_eq!(a.cols, b.rows, "gemm: columns of the left and rows of the right operand");
-    assert_eq!((out.rows(), out.cols()), (a.rows, b.cols), "gemm: rows and columns of the output");
-    if a.cols == 0 && !accumulate {
-        (0..out.rows()).for_each(|i| out.row(i).fill(T::default()));
+    let (m, k, n) = products.sizes();
+    let (rows, cols) = (out.rows(), out.cols());
+    assert_eq!((rows, cols), (products.len() * m, n), "gemm: rows and columns of the output");
+    if k == 0 && !accumulate {
+        (0..rows).for_each(|i| out.row(i).fill(T::ZERO));
     }
-    is_empty(a, b)
+    m == 0 || n == 0 || k == 0
 }
 
 /// Whether M, N or K is 0.
@@ -40,44 +42,36 @@ pub(crate) fn matrixmultiply_cpu() -> &'static str {
     std::env::consts::ARCH
 }
 
-macro_rules! by_matrixmultiply {
-    ($name:ident, $t:ty) => {
-        /// `out = a · b`, or `out += a · b` if `accumulate`, by the function of matrixmultiply of
-        /// the same name. M, N and K must not be 0.
-        pub(super) fn $name(
-            a: &MatRef<'_, $t>,
-            b: &MatRef<'_, $t>,
-            accumulate: bool,
-            out: &mut MatMut<'_, $t>,
-        ) {
-            let trivial = quick_return(a, b, accumulate, out);
-            assert!(!trivial, "gemm: M, N and K must not be 0");
-            let row_stride = out.row_stride() as isize;
-            // SAFETY: 1. `quick_return` checked that all elements of `a` and `b` are in their
-            // slices, and M, N and K are not 0, so the pointers are in bounds; 2. the output has `a.rows` rows
-            // of `b.cols` elements, `row_stride` apart; 3. it is borrowed exclusively, so it
-            // overlaps neither operand; 4. it is initialised.
-            unsafe {
-                matrixmultiply::$name(
-                    a.rows,
-                    a.cols,
-                    b.cols,
-                    1.0,
-                    a.data.as_ptr().add(a.offset),
-                    a.row_stride,
-                    a.col_stride,
-                    b.data.as_ptr().add(b.offset),
-                    b.row_stride,
-                    b.col_stride,
-                    if accumulate { 1.0 } else { 0.0 },
-                    out.as_mut_ptr(),
-                    row_stride,
-                    1,
-                )
-            }
+/// `out = a · b`, or `out += a · b` if `accumulate`, of each product, by matrixmultiply. M, N and K must
+/// not be 0.
+pub(super) fn dgemm(products: &Products<'_, f64>, accumulate: bool, out: &mut MatMut<'_, f64>) {
+    let trivial = quick_return(products, accumulate, out);
+    assert!(!trivial, "gemm: M, N and K must not be 0");
+    let (m, k, n) = products.sizes();
+    for (i, a, b) in products.iter() {
+        let mut out = out.part(i * m..(i + 1) * m, 0..n);
+        let row_stride = out.row_stride() as isize;
+        // SAFETY: 1. `each` checked that all elements of `a` and `b` are in their slices, and M, N and K
+        // are not 0, so the pointers are in bounds; 2. the output has `m` rows of `n` elements,
+        // `row_stride` apart; 3. it is borrowed exclusively, so it overlaps neither operand; 4. it
+        // is initialised.
+        unsafe {
+            matrixmultiply::dgemm(
+                m,
+                k,
+                n,
+                1.0,
+                a.data.as_ptr().add(a.offset),
+                a.row_stride,
+                a.col_stride,
+                b.data.as_ptr().add(b.offset),
+                b.row_stride,
+                b.col_stride,
+                if accumulate { 1.0 } else { 0.0 },
+                out.as_mut_ptr(),
+                row_stride,
+                1,
+            )
         }
-    };
+    }
 }
-
-by_matrixmultiply!(sgemm, f32);
-by_matrixmultiply!(dgemm, f64);

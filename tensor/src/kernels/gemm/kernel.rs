@@ -8,10 +8,14 @@ use std::fmt::{self, Display, Formatter};
 pub enum GemmKernel {
     /// None: M, N or K is 0.
     Nothing,
-    /// A function of the crate matrixmultiply: `f64`, and `f32` in portable code.
+    /// A function of the crate matrixmultiply: `f64`, except with AVX-512 and in portable code.
     Matrixmultiply,
     /// A few rows times contiguous columns, without packing.
     Skinny,
+    /// Portable code.
+    Portable,
+    /// Rows of the right operand added to a few rows of the product.
+    Rows,
     /// The loops over cache blocks around a micro-kernel.
     Blocked {
         /// Rows and columns of a tile.
@@ -33,6 +37,8 @@ impl Display for GemmKernel {
             GemmKernel::Nothing => "nothing".into(),
             GemmKernel::Matrixmultiply => "matrixmultiply".into(),
             GemmKernel::Skinny => "skinny".into(),
+            GemmKernel::Portable => "portable".into(),
+            GemmKernel::Rows => "rows".into(),
             GemmKernel::Blocked { tile: (rows, cols), a_in_place, b_in_place } => {
                 let (a, b) = (where_read(*a_in_place), where_read(*b_in_place));
                 format!("{rows}x{cols}, A {a}, B {b}")

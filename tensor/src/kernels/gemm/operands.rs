@@ -3,15 +3,18 @@
 use super::pack;
 use super::params::{
     A_CLOSE, A_CLOSE_FEW_PASSES, A_FEW_COLUMNS, B_CLOSE, B_FEW_ROWS, B_SHORT, Cache, L1, L2, MR,
-    MR_PACKED,
+    MR_PACKED, lanes, scaled,
 };
+use crate::element::Float;
 use crate::matrix::MatRef;
-use crate::simd::{F32_LANES, Lanes, prefetch_l2};
+use crate::simd::{Lanes, prefetch_l2};
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Whether rows of `a` are read in place in a product of `n` columns: if they are contiguous, or if
 /// the columns are contiguous and close together; they may be farther apart if few passes read
 /// them.
+#[inline]
 pub(super) fn a_in_place<T>(a: &MatRef<'_, T>, n: usize) -> bool {
     let distance = a.col_stride.unsigned_abs();
     let close = distance <= if n <= A_FEW_COLUMNS { A_CLOSE_FEW_PASSES } else { A_CLOSE };
@@ -26,37 +29,41 @@ pub(super) fn a_in_place<T>(a: &MatRef<'_, T>, n: usize) -> bool {
 ///   tile to the next.
 /// * `a` has the rows of one tile, so every element of `b` is read once, as it would be for
 ///   packing.
-pub fn b_in_place<const NV: usize>(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
+#[inline]
+pub fn b_in_place<T, const NV: usize>(a: &MatRef<'_, T>, b: &MatRef<'_, T>) -> bool {
     let distance = b.row_stride.unsigned_abs();
-    let short = b.rows <= B_SHORT && L1.holds(b.rows, distance);
-    let few_rows = a.rows <= B_FEW_ROWS * NV && distance <= B_CLOSE && L2.holds(b.rows, distance);
+    let short = b.rows <= B_SHORT && L1.holds::<T>(b.rows, distance);
+    let few_rows =
+        a.rows <= B_FEW_ROWS * NV && distance <= B_CLOSE && L2.holds::<T>(b.rows, distance);
     b.col_stride == 1 && b.row_stride >= 0 && (a.rows <= MR || few_rows || short)
 }
 
 impl Cache {
     /// Whether `n` lines at this distance stay in the cache. Lines at a distance that is a multiple
     /// of a large power of two share few sets.
-    fn holds(&self, n: usize, distance: usize) -> bool {
-        let sets = self.period >> distance.trailing_zeros().min(self.period.trailing_zeros());
+    #[inline]
+    fn holds<T>(&self, n: usize, distance: usize) -> bool {
+        let period = scaled::<T>(self.period);
+        let sets = period >> distance.trailing_zeros().min(period.trailing_zeros());
         n <= self.ways * sets
     }
 }
 
 /// A block of the left matrix, checked to be inside its slice.
-pub(super) enum OperandA<'a> {
-    InPlace(MatRef<'a, f32>),
-    Packed { data: &'a [f32], rows: usize, k: usize },
+pub(super) enum OperandA<'a, T> {
+    InPlace(MatRef<'a, T>),
+    Packed { data: &'a [T], rows: usize, k: usize },
 }
 
-impl<'a> OperandA<'a> {
+impl<'a, T: Float> OperandA<'a, T> {
     /// The block, in place or packed into a buffer of [`pack::packed_a_len`] elements.
     #[inline(always)]
-    pub fn new<S: Lanes<f32>>(
+    pub fn new<S: Lanes<T>>(
         s: S,
-        a: MatRef<'a, f32>,
+        a: MatRef<'a, T>,
         in_place: bool,
-        buffer: &'a mut [f32],
-    ) -> OperandA<'a> {
+        buffer: &'a mut [T],
+    ) -> OperandA<'a, T> {
         if in_place {
             assert!(a.is_inside());
             return OperandA::InPlace(a);
@@ -66,6 +73,7 @@ impl<'a> OperandA<'a> {
     }
 
     /// The number of rows, and of terms of the sum.
+    #[inline(always)]
     pub fn size(&self) -> (usize, usize) {
         match self {
             OperandA::InPlace(a) => (a.rows, a.cols),
@@ -79,7 +87,7 @@ impl<'a> OperandA<'a> {
     pub fn prefetch(&self, i: usize, height: usize) {
         if let OperandA::InPlace(a) = self {
             for i in i..i + height {
-                for x in a.row(i).chunks(F32_LANES) {
+                for x in a.row(i).chunks(lanes::<T>()) {
                     prefetch_l2(x.as_ptr());
                 }
             }
@@ -88,7 +96,7 @@ impl<'a> OperandA<'a> {
 
     /// `height` rows from row `i` on, and the strides of their rows and columns.
     #[inline(always)]
-    pub fn tile(&self, i: usize, height: usize) -> (&[f32], isize, isize) {
+    pub fn tile(&self, i: usize, height: usize) -> (&[T], isize, isize) {
         match self {
             OperandA::InPlace(a) => {
                 assert!(i + height <= a.rows);
@@ -106,48 +114,61 @@ impl<'a> OperandA<'a> {
 
 /// `0..n` in panels of at most `NV` vectors. Where possible, no panel but the only one is a single
 /// vector: such a narrow tile has too few independent accumulators to hide the latency of FMA.
-pub(super) fn panels<const NV: usize>(n: usize) -> impl Iterator<Item = Range<usize>> {
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        let remaining = (n - start).div_ceil(F32_LANES);
+#[inline(always)]
+pub(super) fn panels<T, const NV: usize>(n: usize) -> Panels<T, NV> {
+    Panels { start: 0, n, elements: PhantomData }
+}
+
+/// See [`panels`].
+pub(super) struct Panels<T, const NV: usize> {
+    start: usize,
+    n: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T, const NV: usize> Iterator for Panels<T, NV> {
+    type Item = Range<usize>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Range<usize>> {
+        let remaining = (self.n - self.start).div_ceil(lanes::<T>());
         let vectors = if NV > 2 && remaining == NV + 1 { NV - 1 } else { remaining.min(NV) };
-        let end = n.min(start + vectors * F32_LANES);
-        let panel = start..end;
-        start = end;
-        (!panel.is_empty()).then_some(panel)
-    })
+        let panel = self.start..self.n.min(self.start + vectors * lanes::<T>());
+        self.start = panel.end;
+        if panel.is_empty() { None } else { Some(panel) }
+    }
 }
 
 /// A block of the right matrix, in panels of columns.
-pub(super) struct OperandB<'a> {
-    b: MatRef<'a, f32>,
+pub(super) struct OperandB<'a, T> {
+    b: MatRef<'a, T>,
     /// Whether panels of whole vectors are read in place.
     in_place: bool,
     /// The packed panels.
-    packed: &'a [f32],
+    packed: &'a [T],
 }
 
-impl<'a> OperandB<'a> {
+impl<'a, T: Float> OperandB<'a, T> {
     /// The block, its panels in place or packed into a buffer of [`pack::packed_b_len`] elements.
     #[inline(always)]
-    pub fn new<S: Lanes<f32>, const NV: usize>(
+    pub fn new<S: Lanes<T>, const NV: usize>(
         s: S,
-        b: MatRef<'a, f32>,
+        b: MatRef<'a, T>,
         in_place: bool,
-        buffer: &'a mut [f32],
-    ) -> OperandB<'a> {
+        buffer: &'a mut [T],
+    ) -> OperandB<'a, T> {
         let mut whole = 0;
         if b.col_stride == 1 && !in_place {
-            for cols in panels::<NV>(b.cols) {
-                if cols.len() < NV * F32_LANES {
+            for cols in panels::<T, NV>(b.cols) {
+                if cols.len() < NV * S::N {
                     break;
                 }
                 whole = cols.end;
             }
         }
-        pack::whole_panels::<S, NV>(s, b.part(0..b.rows, 0..whole), buffer);
+        pack::whole_panels::<T, S, NV>(s, b.part(0..b.rows, 0..whole), buffer);
         let operand = |packed| OperandB { b, in_place, packed };
-        for cols in panels::<NV>(b.cols) {
+        for cols in panels::<T, NV>(b.cols) {
             if cols.start >= whole
                 && let Some(at) = operand(&[]).packed_at(&cols)
             {
@@ -158,17 +179,19 @@ impl<'a> OperandB<'a> {
     }
 
     /// The start of a panel in the packed elements, if it is packed.
+    #[inline(always)]
     fn packed_at(&self, cols: &Range<usize>) -> Option<usize> {
         match self.in_place {
-            true if cols.len().is_multiple_of(F32_LANES) => None,
+            true if cols.len().is_multiple_of(lanes::<T>()) => None,
             true => Some(0), // the last panel is the only packed one
             false => Some(cols.start * self.b.rows),
         }
     }
 
     /// The panel of columns `cols`.
-    pub fn panel(&self, cols: Range<usize>) -> Panel<'_> {
-        let step = cols.len().next_multiple_of(F32_LANES);
+    #[inline(always)]
+    pub fn panel(&self, cols: Range<usize>) -> Panel<'_, T> {
+        let step = cols.len().next_multiple_of(lanes::<T>());
         if let Some(at) = self.packed_at(&cols) {
             return Panel { data: &self.packed[at..][..self.b.rows * step], step };
         }
@@ -178,7 +201,7 @@ impl<'a> OperandB<'a> {
 }
 
 /// A panel of columns: row `p` starts at `p * step`.
-pub(super) struct Panel<'a> {
-    pub data: &'a [f32],
+pub(super) struct Panel<'a, T> {
+    pub data: &'a [T],
     pub step: usize,
 }

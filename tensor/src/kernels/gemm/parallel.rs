@@ -2,6 +2,7 @@
 
 use super::epilogue::{Epilogue, EpilogueArgs};
 use super::partition::{BATCH, Partition, Problem, partition};
+use super::products::Products;
 use super::report::describe;
 use super::serial::Gemm;
 use crate::cost::Cost;
@@ -12,8 +13,8 @@ use crate::par;
 use crate::precision::MatmulPrecision;
 use crate::storage::Storage;
 
-/// `out = a · b`, or `out += a · b` if `accumulate`, for each pair, all of the same sizes; `out` is
-/// the row-major products one after the other.
+/// `out = a · b`, or `out += a · b` if `accumulate`, of each product; `out` is the row-major products
+/// one after the other.
 ///
 /// A batch of at least four is divided between threads product by product. Other products are
 /// divided into blocks or, if they are small and have long sums, by split-K. The bits of `f32` do
@@ -22,37 +23,32 @@ use crate::storage::Storage;
 /// # Panics
 /// If sizes do not agree or an operand exceeds its slice.
 #[inline(never)]
-pub fn gemm<T: Gemm>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], accumulate: bool, out: &mut [T]) {
-    let Some((a, b)) = pairs.first() else {
-        return;
-    };
-    let (m, k, n) = (a.rows, a.cols, b.cols);
-    assert!(pairs.iter().all(|(a, b)| (a.rows, a.cols, b.rows, b.cols) == (m, k, k, n)));
-    assert_eq!(out.len(), pairs.len() * m * n, "gemm: size of the output");
+pub fn gemm<T: Gemm>(products: &Products<'_, T>, accumulate: bool, out: &mut [T]) {
+    let (m, k, n) = products.sizes();
+    assert_eq!(out.len(), products.len() * m * n, "gemm: size of the output");
     if out.is_empty() {
         return;
     }
     if n == 1 && m > 1 && T::kc(k).is_some() {
         // A row times the transposed matrix has the same sums, and uses all lanes of a vector.
-        let turned: Vec<_> = pairs.iter().map(|(a, b)| (b.t(), a.t())).collect();
-        return gemm(&turned, accumulate, out);
+        return gemm(&products.turned(), accumulate, out);
     }
     let call = observe::begin();
     let precision = T::precision(k, n);
-    if pairs.len() >= BATCH {
+    if products.len() >= BATCH {
         let cost = Cost::matmul(m, k, precision);
         par::fill(out, cost.products_per_chunk(m * n) * m * n, cost, |first, out| {
-            let pairs = &pairs[first / (m * n)..];
-            for ((a, b), out) in pairs.iter().zip(out.chunks_exact_mut(m * n)) {
-                T::gemm_with_epilogue(*a, *b, accumulate, MatMut::new(out, m, n), None, precision);
-            }
+            let (first, len) = (first / (m * n), out.len() / (m * n));
+            let out = MatMut::new(out, len * m, n);
+            T::multiply(&products.part(first..first + len), accumulate, out, None, precision);
         });
     } else {
-        for ((a, b), out) in pairs.iter().zip(out.chunks_exact_mut(m * n)) {
-            parallel_gemm(*a, *b, accumulate, out, None, precision);
+        for (i, a, b) in products.iter() {
+            let out = &mut out[i * m * n..][..m * n];
+            parallel_gemm(a, b, accumulate, out, None, precision);
         }
     }
-    observe::end(call, || describe(pairs, accumulate, precision, None));
+    observe::end(call, || describe(products, accumulate, precision, None));
 }
 
 /// `out = a · b`, followed by an epilogue on every block of the product, and of an auxiliary output
@@ -79,7 +75,9 @@ pub fn gemm_with_epilogue<T: Gemm>(
     let args = EpilogueArgs { epilogue, origin: (0, 0), aux };
     let precision = T::precision(k, n);
     parallel_gemm(a, b, false, out, Some(args), precision);
-    observe::end(call, || describe(&[(a, b)], false, precision, Some((epilogue, writes_aux))));
+    observe::end(call, || {
+        describe(&Products::one(a, b), false, precision, Some((epilogue, writes_aux)))
+    });
 }
 
 /// One product, by several threads if it is large enough.

@@ -2,7 +2,8 @@
 //!
 //! The names of the block sizes come from BLIS: the product is computed in blocks of MC × NC
 //! with KC terms of the sum, and a block in tiles of MR × NR that stay in registers. Sizes were
-//! chosen by measurement (`benches/gemm.rs`), for the cache sizes [`L1`] and [`L2`].
+//! chosen by measurement (`benches/gemm.rs`), for the cache sizes [`L1`] and [`L2`]. Those that stand
+//! for an amount of memory are numbers of `f32`, of which [`scaled`] makes half as many `f64`.
 
 use crate::simd::F32_LANES;
 use std::ops::Range;
@@ -35,19 +36,71 @@ pub(super) const MR_PACKED: usize = 4 * MR;
 
 /// The number of terms of a block when sums have `k` terms: equal blocks of at most [`KC`]. The
 /// last one may have fewer.
+#[inline]
 pub(super) fn kc(k: usize) -> usize {
     k.div_ceil(k.div_ceil(KC).max(1)).max(1)
 }
 
-/// `0..n` in blocks of `size`.
-pub(super) fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..n).step_by(size).map(move |i| i..(i + size).min(n))
+/// `0..n` in blocks of `size`. (`step_by` would divide, which takes as long as a product of 4 x 4.)
+#[inline(always)]
+pub(super) fn blocks(n: usize, size: usize) -> Blocks {
+    Blocks { start: 0, n, size }
 }
+
+/// See [`blocks`].
+pub(super) struct Blocks {
+    start: usize,
+    n: usize,
+    size: usize,
+}
+
+impl Iterator for Blocks {
+    type Item = Range<usize>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Range<usize>> {
+        let block = self.start..self.n.min(self.start + self.size);
+        self.start = block.end;
+        if block.is_empty() { None } else { Some(block) }
+    }
+}
+
+/// Lanes of a vector: as many bytes for every element type.
+#[inline(always)]
+pub(super) const fn lanes<T>() -> usize {
+    scaled::<T>(F32_LANES)
+}
+
+/// A number of `f32` elements as the number of `T` of the same size.
+#[inline(always)]
+pub(super) const fn scaled<T>(n: usize) -> usize {
+    n * size_of::<f32>() / size_of::<T>()
+}
+
+/// Rows of a product up to which it is computed by rows.
+pub(super) const ROWS: usize = 4;
+/// Elements of these rows that are computed together: they stay in the L1 cache.
+pub(super) const ROW_ELEMENTS: usize = 4096;
+/// Elements of a `B` that comes from memory.
+pub(super) const LARGE_B: usize = 1 << 22;
+
+/// Terms of a sum up to which tiles are computed along rows of the product, which is written faster so. A block
+/// has the rows of a tile and so many columns as their `B` fits the L1 cache.
+pub(super) const SHORT_SUM: usize = 16;
+/// See [`SHORT_SUM`].
+pub(super) const SHORT_SUM_COLUMNS: usize = 2048;
+
+/// Columns that portable code computes together: KC rows of them are packed at once.
+pub(super) const PORTABLE_COLUMNS: usize = 256;
 
 /// Rows of `A` up to which the skinny kernel is used.
 pub(super) const SKINNY_ROWS: usize = 8;
-/// Elements of a row of `Bᵀ` that the skinny kernel prefetches ahead.
+/// Elements of a row of `Bᵀ` that the skinny kernel prefetches ahead, if it has more than
+/// [`SKINNY_SHORT`]; if not, it prefetches the rows of the next group.
 pub(super) const SKINNY_PREFETCH: usize = 8 * F32_LANES;
+
+/// See [`SKINNY_PREFETCH`].
+pub(super) const SKINNY_SHORT: usize = 512;
 
 /// Elements that packing prefetches ahead where it transposes: hardware prefetchers follow only a
 /// few of many separate rows.

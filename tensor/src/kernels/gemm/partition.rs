@@ -3,9 +3,12 @@
 
 use super::operands::a_in_place;
 use super::params::{NC, SPLIT_K_ELEMENTS, TASK_UNIT, TASK_UNIT_SPLIT};
+use super::products::Products;
+use super::rows::RowGemm;
 use super::serial::Gemm;
 use super::skinny::SkinnyGemm;
 use crate::cost::{Cost, FMA, LOAD, PACK, TASK, TRANSPOSE};
+use crate::element::Float;
 use crate::matrix::MatRef;
 use crate::par;
 use crate::precision::MatmulPrecision;
@@ -48,7 +51,7 @@ pub struct Problem {
 
 impl Problem {
     /// The product of `a` and `b`, whose sums are split every `kc` terms, if they are.
-    pub fn new<T>(
+    pub fn new<T: Float>(
         a: &MatRef<'_, T>,
         b: &MatRef<'_, T>,
         kc: Option<usize>,
@@ -63,8 +66,8 @@ impl Problem {
             return Problem { m, k, n, depth, unit: TASK_UNIT_SPLIT, load_a: pack, load_b: pack };
         }
         let load_a = if own_kernel && a_in_place(a, n) { LOAD } else { LOAD + PACK };
-        let skinny = own_kernel && SkinnyGemm::is_suitable(a, b);
-        let load_b = if skinny { TRANSPOSE } else { PACK };
+        let in_place = SkinnyGemm::is_suitable(a, b) || RowGemm::is_suitable(a, b);
+        let load_b = if own_kernel && in_place { TRANSPOSE } else { PACK };
         Problem { m, k, n, depth, unit: TASK_UNIT, load_a: load_a / FMA, load_b: load_b / FMA }
     }
 
@@ -156,15 +159,15 @@ pub(super) enum Division {
 
 /// How this thread divides products.
 pub(super) fn division<T: Gemm>(
-    pairs: &[(MatRef<'_, T>, MatRef<'_, T>)],
+    products: &Products<'_, T>,
     precision: MatmulPrecision,
 ) -> Division {
-    let (a, b) = &pairs[0];
-    if pairs.len() >= BATCH {
+    let (a, b) = products.like();
+    if products.len() >= BATCH {
         let cost = Cost::matmul(a.rows, a.cols, precision);
         return Division::Batch { per_chunk: cost.products_per_chunk(a.rows * b.cols) };
     }
-    partition(a, b, precision).map_or(Division::Whole, Division::Partition)
+    partition(&a, &b, precision).map_or(Division::Whole, Division::Partition)
 }
 
 /// How this thread divides a product, if it is large enough.

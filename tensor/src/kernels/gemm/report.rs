@@ -3,8 +3,10 @@
 use super::epilogue::Epilogue;
 use super::fallback::matrixmultiply_cpu;
 use super::kernel::GemmKernel;
+use super::native::has_kernels;
 use super::params::blocks;
 use super::partition::{Division, Partition, division};
+use super::products::Products;
 use super::serial::Gemm;
 use crate::element::{DType, Float};
 use crate::matrix::MatRef;
@@ -16,13 +18,13 @@ use std::collections::HashSet;
 
 /// The report, by the thread that called it, of a product: the kernel of most tasks, and in the detail the division and the others.
 pub(super) fn describe<T: Gemm>(
-    pairs: &[(MatRef<'_, T>, MatRef<'_, T>)],
+    products: &Products<'_, T>,
     accumulate: bool,
     precision: MatmulPrecision,
     epilogue: Option<(&dyn Epilogue<T>, bool)>,
 ) -> KernelCall {
-    let division = division(pairs, precision);
-    let (m, k, n) = (pairs[0].0.rows, pairs[0].0.cols, pairs[0].1.cols);
+    let division = division(products, precision);
+    let (m, k, n) = products.sizes();
     let mut kernels: Vec<(GemmKernel, usize)> = Vec::new();
     let mut task = |a: MatRef<'_, T>, b: MatRef<'_, T>| {
         let kernel = T::kernel(&a, &b, precision);
@@ -31,7 +33,10 @@ pub(super) fn describe<T: Gemm>(
             None => kernels.push((kernel, 1)),
         }
     };
-    for &(a, b) in pairs {
+    let (mut lefts, mut rights) = (HashSet::new(), HashSet::new());
+    for (_, a, b) in products.iter() {
+        lefts.insert(a.offset);
+        rights.insert(b.offset);
         match division {
             Division::Whole | Division::Batch { .. } => task(a, b),
             Division::Partition(Partition::Blocks { rows, cols }) => {
@@ -65,15 +70,13 @@ pub(super) fn describe<T: Gemm>(
         detail += &format!("{separator}{tasks} by {other}");
     }
     // Matrices that are broadcast over a batch are read once.
-    let place = |m: &MatRef<'_, T>| (m.data.as_ptr() as usize, m.offset);
-    let lefts = pairs.iter().map(|(a, _)| place(a)).collect::<HashSet<_>>().len();
-    let rights = pairs.iter().map(|(_, b)| place(b)).collect::<HashSet<_>>().len();
-    let results = pairs.len() * m * n;
+    let (lefts, rights) = (lefts.len(), rights.len());
+    let results = products.len() * m * n;
     let (extra, each) = epilogue.map_or((0, 0), |(epilogue, _)| epilogue.traffic());
     let read = lefts * m * k + rights * k * n + extra + if accumulate { results } else { 0 };
     let written = results * (1 + usize::from(epilogue.is_some_and(|(_, aux)| aux)));
     let name = epilogue.map_or("matmul", |(epilogue, _)| epilogue.name());
-    let size = Size::Product { batch: pairs.len(), m, k, n };
+    let size = Size::Product { batch: products.len(), m, k, n };
     KernelCall {
         detail,
         level: (kernel != GemmKernel::Matrixmultiply).then(|| level().name()),
@@ -91,16 +94,21 @@ pub(super) fn describe<T: Gemm>(
 /// ```
 /// use retrograd::tensor::{kernels::gemm::arithmetic, settings::with_level, simd::Level};
 /// let portable = with_level(Level::Scalar, arithmetic::<f32>);
-/// assert!(portable.starts_with("separate multiplications and additions, matrix products by matrixmultiply"));
+/// assert!(portable.starts_with("separate multiplications and additions"));
 /// ```
 pub fn arithmetic<T: Float>() -> String {
-    let is_fused = level() != Level::Scalar;
-    let fused =
-        if is_fused { "fused multiply-adds" } else { "separate multiplications and additions" };
-    if is_fused && T::DTYPE == DType::F32 {
-        let asked = matmul_precision();
-        let precision = if asked.is_supported() { asked } else { MatmulPrecision::F32 };
-        return format!("{fused}, matrix products in {precision}");
+    let level = level();
+    if level == Level::Scalar {
+        return "separate multiplications and additions".into();
     }
-    format!("{fused}, matrix products by matrixmultiply for {}", matrixmultiply_cpu())
+    let asked = matmul_precision();
+    let precision = if asked.is_supported() { asked } else { MatmulPrecision::F32 };
+    match T::DTYPE {
+        DType::F32 => format!("fused multiply-adds, matrix products in {precision}"),
+        _ if has_kernels::<T>(level) => "fused multiply-adds, also in matrix products".into(),
+        _ => format!(
+            "fused multiply-adds, matrix products by matrixmultiply for {}",
+            matrixmultiply_cpu()
+        ),
+    }
 }

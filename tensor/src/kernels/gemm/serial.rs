@@ -3,10 +3,11 @@
 #[cfg(target_arch = "x86_64")]
 use super::amx::Amx;
 use super::epilogue::EpilogueArgs;
-use super::fallback::{self, is_empty, quick_return};
+use super::fallback::{is_empty, quick_return};
 use super::kernel::GemmKernel;
+use super::native;
 use super::params::{self, SPLIT_PRECISION_FROM};
-use super::sgemm::{self, sgemm};
+use super::products::Products;
 #[cfg(target_arch = "x86_64")]
 use super::split::split_gemm;
 use crate::element::Float;
@@ -37,13 +38,27 @@ pub trait Gemm: Float {
         out: MatMut<'_, Self>,
         epilogue: Option<EpilogueArgs<'_, Self>>,
         precision: MatmulPrecision,
+    ) {
+        Self::multiply(&Products::one(a, b), accumulate, out, epilogue, precision);
+    }
+
+    /// [`Gemm::gemm_with_epilogue`] of each product, one below the other in `out`.
+    ///
+    /// # Panics
+    /// As [`Gemm::gemm`].
+    fn multiply(
+        products: &Products<'_, Self>,
+        accumulate: bool,
+        out: MatMut<'_, Self>,
+        epilogue: Option<EpilogueArgs<'_, Self>>,
+        precision: MatmulPrecision,
     );
 
     /// The precision of a product with `k` terms per sum and `n` columns in the current settings.
     /// It is determined once for all blocks of a product.
     fn precision(k: usize, n: usize) -> MatmulPrecision;
 
-    /// The kernel by which [`Gemm::gemm_with_epilogue`] computes a product, in the current settings.
+    /// The kernel by which [`Gemm::multiply`] computes a product, in the current settings.
     fn kernel(a: &MatRef<'_, Self>, b: &MatRef<'_, Self>, precision: MatmulPrecision)
     -> GemmKernel;
 
@@ -54,25 +69,30 @@ pub trait Gemm: Float {
 }
 
 impl Gemm for f32 {
-    fn gemm_with_epilogue(
-        a: MatRef<'_, f32>,
-        b: MatRef<'_, f32>,
+    fn multiply(
+        products: &Products<'_, f32>,
         accumulate: bool,
         mut out: MatMut<'_, f32>,
-        epilogue: Option<EpilogueArgs<'_, f32>>,
+        mut epilogue: Option<EpilogueArgs<'_, f32>>,
         precision: MatmulPrecision,
     ) {
         let level = level();
-        if quick_return(&a, &b, accumulate, &mut out) {
+        if quick_return(products, accumulate, &mut out) {
             return epilogue.map_or((), |epilogue| epilogue.apply(out));
         }
         #[cfg(target_arch = "x86_64")]
         if is_split(level, precision) {
-            return split_gemm(a, b, accumulate, out, epilogue, precision);
+            let (m, _, n) = products.sizes();
+            for (i, a, b) in products.iter() {
+                let rows = i * m..(i + 1) * m;
+                let epilogue = epilogue.as_mut().map(|epilogue| epilogue.part(rows.clone(), 0..n));
+                split_gemm(a, b, accumulate, out.part(rows, 0..n), epilogue, precision);
+            }
+            return;
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = precision;
-        sgemm(level, a, b, accumulate, out, epilogue);
+        native::multiply(level, products, accumulate, out, epilogue);
     }
 
     fn kernel(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>, precision: MatmulPrecision) -> GemmKernel {
@@ -82,7 +102,7 @@ impl Gemm for f32 {
         if is_split(level(), precision) {
             return GemmKernel::Amx(precision);
         }
-        sgemm::kernel(level(), a, b)
+        native::kernel(level(), a, b)
     }
 
     fn precision(k: usize, n: usize) -> MatmulPrecision {
@@ -93,41 +113,39 @@ impl Gemm for f32 {
     }
 
     fn kc(k: usize) -> Option<usize> {
-        (level() != Level::Scalar).then(|| params::kc(k))
+        Some(params::kc(k))
     }
 }
 
 impl Gemm for f64 {
-    fn gemm_with_epilogue(
-        a: MatRef<'_, f64>,
-        b: MatRef<'_, f64>,
+    fn multiply(
+        products: &Products<'_, f64>,
         accumulate: bool,
         mut out: MatMut<'_, f64>,
         epilogue: Option<EpilogueArgs<'_, f64>>,
         _: MatmulPrecision,
     ) {
-        if !quick_return(&a, &b, accumulate, &mut out) {
-            fallback::dgemm(&a, &b, accumulate, &mut out);
+        if quick_return(products, accumulate, &mut out) {
+            return epilogue.map_or((), |epilogue| epilogue.apply(out));
         }
-        if let Some(epilogue) = epilogue {
-            epilogue.apply(out);
-        }
+        native::multiply(level(), products, accumulate, out, epilogue);
     }
 
     fn kernel(a: &MatRef<'_, f64>, b: &MatRef<'_, f64>, _: MatmulPrecision) -> GemmKernel {
-        if is_empty(a, b) { GemmKernel::Nothing } else { GemmKernel::Matrixmultiply }
+        if is_empty(a, b) { GemmKernel::Nothing } else { native::kernel(level(), a, b) }
     }
 
     fn precision(_: usize, _: usize) -> MatmulPrecision {
         MatmulPrecision::F32
     }
 
-    fn kc(_: usize) -> Option<usize> {
-        None
+    fn kc(k: usize) -> Option<usize> {
+        native::has_kernels::<f64>(level()).then(|| params::kc(k))
     }
 }
 
 /// Whether a product is computed in split precision.
+#[inline]
 fn is_split(level: Level, precision: MatmulPrecision) -> bool {
     precision != MatmulPrecision::F32 && level != Level::Scalar
 }

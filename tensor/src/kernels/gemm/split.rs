@@ -11,8 +11,9 @@
 
 use super::amx::{Amx, AmxKernel, K_STEP, Line, SIDE, Tiles};
 use super::epilogue::EpilogueArgs;
+use super::native::multiply;
 use super::params::{SPLIT_COLUMN_BYTES, SPLIT_ROW_BYTES, blocks, kc};
-use super::sgemm::sgemm;
+use super::products::Products;
 use crate::formula::Algebra;
 use crate::matrix::{MatMut, MatRef};
 use crate::precision::MatmulPrecision;
@@ -174,7 +175,8 @@ fn recompute_non_finite(a: MatRef<'_, f32>, b: MatRef<'_, f32>, square: &mut [f3
         return;
     }
     let mut exact = vec![0.0; a.rows * b.cols];
-    sgemm(level(), a, b, false, MatMut::new(&mut exact, a.rows, b.cols), None);
+    let out = MatMut::new(&mut exact, a.rows, b.cols);
+    multiply(level(), &Products::one(a, b), false, out, None);
     for (i, exact) in exact.chunks_exact(b.cols).enumerate() {
         for (j, &exact) in exact.iter().enumerate().filter(|&(j, _)| rows[i] || cols[j]) {
             square[i * width + j] = exact;
