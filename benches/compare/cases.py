@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from programs import ROOT
+
 
 @dataclass(frozen=True)
 class Rival:
@@ -91,48 +93,12 @@ def products():
     yield from ("bmm nt 384 256 64 256", "bmm nn 384 256 256 64")
 
 
-# The cases of the long tail: names of tasks/tail.rs, and their passes and sizes.
-FORWARD = """
-    add add_small exp_small times_2 times_column times_row add_middle add_narrow times_column_narrow add_outer chain
-    exp sin erf log1p pow elu div maximum remainder where gt to_f64 to_i64 bool_to_f32 add_assign dropout
-    sum sum_small sum_0 sum_1 sum_middle sum_0_2 sum_narrow sum_transposed var_0 var_1 std max_0 max_1 argmax_0
-    argmax_1 logsumexp_0 logsumexp_1 norm any_0 count_true cumsum_0 cumsum_1 cumsum_long transpose permute_0213
-    permute_210 nchw_to_nhwc every_second_column every_second_row flip_1 add_transposed exp_transposed cat_0
-    stack_last roll tile gather gather_one embedding_many index_select_1 scatter_add index_add masked_select nonzero
-    one_hot sort_0 sort_1 sort_long topk_10 topk_vocabulary topk_one_row median_1 quantile bincount histc linear_f64
-    bmm_f64 matrix_column row_matrix matrix_column_batch dot outer short_sums strided einsum_rows einsum_three
-    exp_f64 add_f64 sum_0_f64 encoder head_loss last_logits randn rand bernoulli randperm randint from_vec zeros full
-    arange tiny_matmul tiny_slice tiny_reshape tiny_einsum tiny_item
-"""
-BOTH = """
-    times_column times_row add_middle add_narrow times_column_narrow add_outer chain tanh powf relu sigmoid softplus
-    mish swiglu clamp div maximum where masked_fill dropout sum_0 mean_1 var_1 max_1 max_middle prod_1 logsumexp_1
-    softmax_0 softmax_middle softmax_1 norm_1 normalize standardize cat_1 chunk_cat pad repeat_interleave tril
-    slice_assign columns row unfold gather embedding_many embedding_few index_select_0 index_select_1 scatter_add
-    masked_select cumsum_1 cumprod_1 matmul matrix_column short_sums strided batch_times_matrix matrix_times_batch
-    einsum_heads einsum_rows einsum_bilinear softmax_f64 gelu_f64 grouped_queries encoder mse l1 bce_with_logits
-    layer_norm log_softmax_vocabulary mlp rnn hessian_vector many_leaves tiny_matmul tiny_softmax tiny_layer_norm
-    tiny_sum tiny_cat tiny_index_select tiny_cross_entropy
-"""
-
-
 def tail():
-    yield from (f"{name} fwd" for name in FORWARD.split())
-    yield from (f"{name} fwd+bwd" for name in BOTH.split())
-    yield from (f"matmul_f64 fwd {n}" for n in (256, 512, 1024, 2048))
-    yield from (f"bmm fwd {sizes}" for sizes in ("16384 4", "4096 16", "1024 32", "512 64"))
-    yield "bmm fwd+bwd 4096 16"
-    yield from (f"attention fwd {s}" for s in ("1 12 1 1024 64 full", "16 12 1 1024 64 full"))
-    yield from (f"attention fwd {s}" for s in ("1 12 1 4096 64 full", "1 12 4096 4096 64 causal"))
-    for mask in ("causal", "full"):
-        yield f"attention fwd+bwd 2 12 1024 1024 64 {mask}"
-    for sizes in ("1 12 4096 4096 64", "2 8 512 512 128", "8 6 256 256 32", "64 4 16 16 32"):
-        yield f"attention fwd+bwd {sizes} causal"
-    yield "attention fwd+bwd 2 12 512 512 64 bias"
-    for kind in ("adamw 1000 16 16", "adamw 20 512 512", "sgd 20 512 512", "adamw 8 4 4"):
-        yield f"optimizer fwd {kind}"
-    for kind in ("muon 8 384 384", "muon 4 384 1536", "norm 1000 16 16", "clip 1000 16 16"):
-        yield f"optimizer fwd {kind}"
+    """The cases of the long tail: a name and a pass of each row of the table."""
+    for line in (ROOT / "benches" / "tasks" / "tail.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, passes = line.split()[:2]
+            yield from (f"tail {name} {way}" for p, way in (("f", "fwd"), ("b", "fwd+bwd")) if p in passes)
 
 
 def cases():
@@ -183,4 +149,4 @@ def cases():
     for name in ("chain fwd", "chain fwd+bwd", "mlp fwd", "mlp fwd+bwd"):
         yield Case("dispatch", f"tiny {name}", (TORCH,))
     for name in tail():
-        yield Case("tail", f"tail {name}", (TORCH,), 1.8, each=False)
+        yield Case("tail", name, (TORCH,), 1.8, each=False)

@@ -1,7 +1,7 @@
 //! Training steps of small language models.
 
 use super::{Run, Work, data, timed};
-use retrograd::nn::gpt::{MlpKind, NormKind};
+use retrograd::nn::{MlpKind, NormKind};
 use retrograd::prelude::*;
 
 /// The configuration of the model of that name, and its default batch size.

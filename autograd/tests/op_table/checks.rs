@@ -284,27 +284,30 @@ fn aliases(row: &Row, case: &Case, done: &mut Done) -> Verdict {
 }
 
 /// All instruction sets give equal bits, except for scalar code, which rounds differently; and on each,
-/// `f32` agrees with `f64`.
+/// results agree with `f64`.
 fn levels(row: &Row, case: &Case, done: &mut Done, check: &'static str) -> Verdict {
     let (x, x64) = (operands::<f32>(row, case), operands::<f64>(row, case));
     let exact =
         outcome(row, case, &x64, ALL, &|shape: &Shape| case.cotangent::<f64>(shape), check)?;
-    let mut vectors: Option<Outcome<f32>> = None;
+    let mut vectors: Option<(Outcome<f32>, Outcome<f64>)> = None;
     for level in Level::available() {
         count(done, check);
         let (y, y64) = with_level(level, || {
             let y = outcome(row, case, &x, ALL, &|s: &Shape| case.cotangent(s), check);
             (y, outcome(row, case, &x64, ALL, &|s: &Shape| case.cotangent(s), check))
         });
-        let y = y?;
-        same(&exact, &y64?, check, done)?;
-        near(&y, &exact, &x64, done)?;
+        let (y, y64) = (y?, y64?);
+        near(&y, &exact, &x64, "f32", done)?;
+        near(&y64, &exact, &x64, check, done)?;
         if level == Level::Scalar {
             continue;
         }
         match &vectors {
-            None => vectors = Some(y),
-            Some(first) => same(first, &y, check, done)?,
+            None => vectors = Some((y, y64)),
+            Some((first, first64)) => {
+                same(first, &y, check, done)?;
+                same(first64, &y64, check, done)?;
+            }
         }
     }
     Ok(())
@@ -320,25 +323,33 @@ fn rounding(epsilon: f64, all: &[&Tensor<f64>]) -> f64 {
     epsilon / 2.0 * 16.0 * (1.0 + (n as f64).sqrt()) * largest
 }
 
-/// Rounding errors of `f32`, see [`rounding`].
-fn near(y: &Outcome<f32>, exact: &Outcome<f64>, x: &[Tensor<f64>], done: &mut Done) -> Verdict {
-    count(done, "f32");
+/// Rounding errors of `T`, see [`rounding`].
+fn near<T: Typed>(
+    y: &Outcome<T>,
+    exact: &Outcome<f64>,
+    x: &[Tensor<f64>],
+    check: &'static str,
+    done: &mut Done,
+) -> Verdict {
+    count(done, check);
     let of_exact = exact.grads.iter().flatten().chain([&exact.value]);
     let all: Vec<&Tensor<f64>> = of_exact.chain(x).collect();
-    let allowed = rounding(f64::from(f32::EPSILON), &all);
+    let allowed = rounding(T::EPSILON.to_f64(), &all);
     let got = y.grads.iter().flatten().chain([&y.value]);
     let pairs = got.zip(exact.grads.iter().flatten().chain([&exact.value]));
     for (k, (got, exact)) in pairs.enumerate() {
         done.elements += got.numel() as u64;
         for (i, (got, exact)) in got.to_vec().into_iter().zip(exact.to_vec()).enumerate() {
-            let error = (f64::from(got) - exact).abs();
-            if !allowed.is_finite() || f64::from(got) == exact {
+            let error = (got.to_f64() - exact).abs();
+            if !allowed.is_finite() || got.to_f64() == exact {
                 continue;
             }
-            done.worst_f32 = done.worst_f32.max(error / allowed);
+            if check == "f32" {
+                done.worst_f32 = done.worst_f32.max(error / allowed);
+            }
             if error.is_nan() || error > allowed {
-                let text = format!("result {k} at {i}: {got:?} in f32, {exact:?} in f64");
-                return fail("f32", format!("{text}, error {error:.2e}, allowed {allowed:.2e}"));
+                let text = format!("result {k} at {i}: {got:?} in {}, {exact:?} in f64", T::DTYPE);
+                return fail(check, format!("{text}, error {error:.2e}, allowed {allowed:.2e}"));
             }
         }
     }

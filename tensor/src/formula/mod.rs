@@ -8,11 +8,11 @@
 macro_rules! inlined_methods {
     ($(
         $(#[$doc:meta])*
-        $name:ident($self:ident $(, $x:ident: $t:ty)*) -> $out:ty = $y:expr;
+        $vis:vis $name:ident($self:ident $(, $x:ident: $t:ty)*) -> $out:ty = $y:expr;
     )+) => {$(
         $(#[$doc])*
         #[inline(always)]
-        fn $name($self $(, $x: $t)*) -> $out {
+        $vis fn $name($self $(, $x: $t)*) -> $out {
             $y
         }
     )+};

@@ -76,14 +76,15 @@ macro_rules! number {
 
 number!(f32: real f64: real i64: integer u32: integer);
 
-/// A differentiable element type: `f32`, in vectors of 16 lanes, or `f64`, one lane at a time.
+/// A differentiable element type: `f32`, in vectors of 16 lanes, or `f64`, in vectors of 8 with AVX and one
+/// lane at a time without.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a differentiable element type",
     label = "neither `f32` nor `f64`",
     note = "`x.cast::<f32>()` converts a tensor; indices stay tensors of integers, and are not variables"
 )]
 pub trait Real: Float + Gemm + Number {
-    /// Runs `k` with the vectors of `level`; `f64` has one lane on every level.
+    /// Runs `k` with the vectors of `level`.
     ///
     /// # Panics
     /// If this CPU does not support the level.
@@ -117,7 +118,10 @@ pub trait Real: Float + Gemm + Number {
 
 /// The level that kernels on `T` are selected by, for reports; `None` for kernels of one lane.
 pub(crate) fn level_of<T: Element>(level: Level) -> Option<&'static str> {
-    (T::DTYPE == DType::F32).then(|| level.name())
+    match (T::DTYPE, level) {
+        (DType::F32, _) | (DType::F64, Level::Avx2 | Level::Avx512) => Some(level.name()),
+        _ => None,
+    }
 }
 
 impl Real for f32 {

@@ -384,12 +384,15 @@ macro_rules! in_registers {
         in_registers!(@ $S, $width, $K, $short, $long, 1 2 3 4 5 6 7 8)
     };
     (@ $S:ident, $width:expr, $K:ident, $short:expr, $long:expr, $($n:literal)+) => {
-        match $width.div_ceil($S::N) {
-            $($n => {
-                const $K: usize = $n;
-                $short
-            })+
-            _ => $long,
+        match $S::KEEPS_ROWS {
+            true => match $width.div_ceil($S::N) {
+                $($n => {
+                    const $K: usize = $n;
+                    $short
+                })+
+                _ => $long,
+            },
+            false => $long,
         }
     };
 }

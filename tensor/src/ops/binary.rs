@@ -6,7 +6,7 @@ use crate::formula::{Algebra, Expr};
 use crate::kernels::elementwise::{Elementwise, elementwise};
 use crate::kernels::update::{Update, update};
 use crate::kernels::{Case, Number, Real, case, integers};
-use crate::simd::Lanes;
+use crate::simd::{Lanes, inlined};
 use crate::tensor::Tensor;
 use std::ops;
 
@@ -41,13 +41,13 @@ binary!(Add, MOVE, |a, b| a + b, |a, b| Some(a + b));
 binary!(Sub, MOVE, |a, b| a - b, |a, b| Some(a - b));
 binary!(Mul, MOVE, |a, b| a * b, |a, b| Some(a * b));
 binary!(Div, CHEAP, |a, b| a / b, floor_div);
-binary!(Pow, SCALAR, |a, b| a.zip(b, S::pow), pow);
+binary!(Pow, COSTLY, |a, b| a.zip(b, inlined!(|s: S, a, b| s.pow(a, b))), pow);
 binary!(Maximum, MOVE, |a, b| a.max(b), |a: i128, b| Some(a.max(b)));
 binary!(Minimum, MOVE, |a, b| a.min(b), |a: i128, b| Some(a.min(b)));
-binary!(Remainder, SCALAR, |a, b| a.zip(b, |s, a, b| s.map2(a, b, remainder_of_floats)), |a, b| {
+binary!(Remainder, CHEAP, |a, b| remainder(fmod(a, b), b), |a, b| {
     floor_div(a, b).map(|quotient| a - quotient * b)
 });
-binary!(Fmod, SCALAR, |a, b| a.zip(b, |s, a, b| s.map2(a, b, fmod_of_floats)), i128::checked_rem);
+binary!(Fmod, CHEAP, |a, b| fmod(a, b), i128::checked_rem);
 
 /// `⌊a / b⌋`; `None` if `b` is 0.
 fn floor_div(a: i128, b: i128) -> Option<i128> {
@@ -65,17 +65,17 @@ fn pow(a: i128, b: i128) -> Option<i128> {
     }
 }
 
-/// `a - n · b` for the whole number `n` towards 0. It is exact, also in `f64` for numbers of `f32`.
+/// The rest of a division rounded towards 0.
 #[inline(always)]
-fn fmod_of_floats<T: Real>(a: T, b: T) -> T {
-    T::from_f64(a.to_f64() % b.to_f64())
+fn fmod<T: Real, S: Lanes<T>>(a: Expr<T, S>, b: Expr<T, S>) -> Expr<T, S> {
+    a.zip(b, inlined!(|s: S, a, b| s.fmod(a, b)))
 }
 
-/// [`fmod_of_floats`], plus `b` where the sign differs from `b`.
+/// The rest of a division by `b` rounded towards 0, plus `b` where the signs differ.
 #[inline(always)]
-fn remainder_of_floats<T: Real>(a: T, b: T) -> T {
-    let rest = fmod_of_floats(a, b);
-    if rest != T::ZERO && (rest < T::ZERO) != (b < T::ZERO) { rest + b } else { rest }
+fn remainder<T: Real, S: Lanes<T>>(rest: Expr<T, S>, b: Expr<T, S>) -> Expr<T, S> {
+    let differ = (rest.lt(0.0) & b.gt(0.0)) | (rest.gt(0.0) & b.lt(0.0));
+    differ.select(rest + b, rest)
 }
 
 /// An operation as a formula on two tensors.

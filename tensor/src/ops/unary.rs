@@ -141,7 +141,7 @@ pointwise! {
     Powf {
         /// The exponent.
         p = 2.5,
-    }, pub fn powf, saves Input, costs SCALAR;
+    }, pub fn powf, saves Input, costs COSTLY;
     f(x) { x.power(p) }
     vjp(x, g) { if p == 0.0 { g * 0.0 } else { g * (p * x.power(p - 1.0)) } }
 

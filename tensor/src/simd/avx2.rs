@@ -1,12 +1,14 @@
 //! Sixteen `f32` lanes in two AVX registers.
 
+use super::avx2_f64::Avx2F64;
+use super::math::pow_of_f32;
 use super::{Kernel, Lanes};
 use crate::formula::{Algebra, inlined_methods};
 use std::arch::x86_64::*;
 
-/// A token that proves that the CPU supports AVX2 and FMA; only [`Avx2::detect`] creates one.
+/// [`Avx2F64`] for vectors of `f32`.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx2(());
+pub struct Avx2(Avx2F64);
 
 type V = [__m256; 2];
 type M = [__m256; 2];
@@ -31,8 +33,7 @@ impl Avx2 {
     /// The token, if the CPU supports the instructions.
     #[inline]
     pub fn detect() -> Option<Avx2> {
-        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        has.then_some(Avx2(()))
+        Avx2F64::detect().map(Avx2)
     }
 
     /// Runs `k` inside a function compiled for AVX2 and FMA.
@@ -176,11 +177,12 @@ impl Algebra<f32> for Avx2 {
         cpu!([_mm256_xor_ps(a[0], ones), _mm256_xor_ps(a[1], ones)])
     }
 
-    super::elementary::elementary!(f32, math);
+    super::elementary::elementary!(f32);
 }
 
 impl Lanes<f32> for Avx2 {
     const N: usize = 16;
+    const KEEPS_ROWS: bool = true;
     #[inline(always)]
     fn load(self, x: &[f32]) -> V {
         let x = &x[..16];
@@ -346,5 +348,14 @@ impl Lanes<f32> for Avx2 {
         out
     }
 
-    super::elementary::lanes_in_memory!(f32, math);
+    #[inline(always)]
+    fn pow(self, a: V, b: V) -> V {
+        let (s, mut out) = (self.0, a);
+        for i in 0..2 {
+            out[i] = s.narrow(pow_of_f32(s, s.widen(a[i]), s.widen(b[i])));
+        }
+        out
+    }
+
+    super::elementary::fused_lanes!(f32);
 }

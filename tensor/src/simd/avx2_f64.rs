@@ -1,13 +1,13 @@
 //! Eight `f64` lanes in two AVX registers.
 
-use super::avx2::Avx2;
+use super::elementary::bits_of;
 use super::{F32_LANES, Kernel, Lanes};
 use crate::formula::{Algebra, inlined_methods};
 use std::arch::x86_64::*;
 
-/// [`Avx2`] for vectors of `f64`.
+/// A token that proves that the CPU supports AVX2 and FMA; only [`Avx2F64::detect`] creates one.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx2F64(Avx2);
+pub struct Avx2F64(());
 
 type V = [__m256d; 2];
 type M = [__m256d; 2];
@@ -32,7 +32,8 @@ impl Avx2F64 {
     /// The token, if the CPU supports the instructions.
     #[inline]
     pub fn detect() -> Option<Avx2F64> {
-        Avx2::detect().map(Avx2F64)
+        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        has.then_some(Avx2F64(()))
     }
 
     /// Runs `k` inside a function compiled for AVX2 and FMA.
@@ -62,6 +63,18 @@ impl Avx2F64 {
         let v = f(v, upper);
         let odd = two!(_mm256_permute_pd::<1>; v);
         cpu!(_mm256_cvtsd_f64(f(v, odd)[0]))
+    }
+
+    inlined_methods! {
+        /// Eight lanes of `f32` as `f64`.
+        pub(super) widen(self, v: __m256) -> V = cpu!([
+            _mm256_cvtps_pd(_mm256_castps256_ps128(v)),
+            _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(v)),
+        ]);
+
+        /// The nearest `f32` in every lane.
+        pub(super) narrow(self, v: V) -> __m256 =
+            cpu!(_mm256_set_m128(_mm256_cvtpd_ps(v[1]), _mm256_cvtpd_ps(v[0])));
     }
 
     /// The transpose of four vectors of four lanes.
@@ -111,11 +124,12 @@ impl Algebra<f64> for Avx2F64 {
         select(self, m: M, a: V, b: V) -> V = two!(_mm256_blendv_pd; b, a, m);
     }
 
-    super::elementary::elementary!(f64, math_f64);
+    super::elementary::elementary!(f64);
 }
 
 impl Lanes<f64> for Avx2F64 {
     const N: usize = 8;
+    const KEEPS_ROWS: bool = false;
     #[inline(always)]
     fn load(self, x: &[f64]) -> V {
         let x = &x[..8];
@@ -178,20 +192,7 @@ impl Lanes<f64> for Avx2F64 {
     }
     #[inline(always)]
     fn load_mask(self, m: &[bool]) -> M {
-        let mut bytes = [0; 8];
-        for (byte, &m) in bytes[..m.len()].iter_mut().zip(m) {
-            *byte = m.into();
-        }
-        // 0 or 1 per lane, negated: no bits or all bits.
-        cpu!({
-            let b = _mm_cvtsi64_si128(i64::from_le_bytes(bytes));
-            let b = [_mm256_cvtepu8_epi64(b), _mm256_cvtepu8_epi64(_mm_srli_si128::<4>(b))];
-            let zero = _mm256_setzero_si256();
-            [
-                _mm256_castsi256_pd(_mm256_sub_epi64(zero, b[0])),
-                _mm256_castsi256_pd(_mm256_sub_epi64(zero, b[1])),
-            ]
-        })
+        self.mask_from_bits(bits_of(m, 8))
     }
 
     #[inline(always)]
@@ -225,6 +226,7 @@ impl Lanes<f64> for Avx2F64 {
         product(self, v: V) -> f64 = self.tree(v, inlined!(|a, b| self.mul(a, b)));
         min_lane(self, v: V) -> f64 = self.tree(v, inlined!(|a, b| self.min(a, b)));
         max_lane(self, v: V) -> f64 = self.tree(v, inlined!(|a, b| self.max(a, b)));
+        pow(self, a: V, b: V) -> V = super::math::pow(self, a, b);
     }
     #[inline(always)]
     fn transpose(self, rows: [V; F32_LANES]) -> [V; F32_LANES] {
@@ -239,5 +241,10 @@ impl Lanes<f64> for Avx2F64 {
         out
     }
 
-    super::elementary::lanes_in_memory!(f64, math_f64);
+    #[inline(always)]
+    fn call<X, Y>(self, x: X, f: impl Fn(X) -> Y) -> Y {
+        self.run(super::elementary::Call(x, f))
+    }
+
+    super::elementary::fused_lanes!(f64);
 }

@@ -1,14 +1,15 @@
 //! Sixteen `f32` lanes in one AVX-512 register, masks in mask registers.
 
 use super::avx2::Avx2;
+use super::avx512_f64::Avx512F64;
+use super::math::pow_of_f32;
 use super::{Kernel, Lanes};
 use crate::formula::{Algebra, inlined_methods};
 use std::arch::x86_64::*;
 
-/// A token that proves that the CPU supports AVX-512 F, BW, DQ and VL, and [`Avx2`]; only
-/// [`Avx512::detect`] creates one.
+/// [`Avx512F64`] for vectors of `f32`, and [`Avx2`] for their halves.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512(Avx2);
+pub struct Avx512(Avx2, Avx512F64);
 
 /// Wraps intrinsics that work on registers only: their only requirement is CPU support.
 macro_rules! cpu {
@@ -23,11 +24,7 @@ impl Avx512 {
     /// The token, if the CPU supports the instructions.
     #[inline]
     pub fn detect() -> Option<Avx512> {
-        let has = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
-        if has { Avx2::detect().map(Avx512) } else { None }
+        Some(Avx512(Avx2::detect()?, Avx512F64::detect()?))
     }
 
     /// Runs `k` inside a function compiled for AVX-512.
@@ -49,21 +46,6 @@ impl Avx512 {
         /// The same 16 lanes as two AVX registers.
         halves(self, v: __m512) -> [__m256; 2] =
             cpu!([_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)]);
-    }
-
-    /// The transpose of a 4 x 4 matrix of quarters of registers.
-    #[inline(always)]
-    pub(super) fn transpose_quarters(self, [x, y, z, w]: [__m512d; 4]) -> [__m512d; 4] {
-        cpu!({
-            let even = (_mm512_shuffle_f64x2::<0x88>(x, y), _mm512_shuffle_f64x2::<0x88>(z, w));
-            let odd = (_mm512_shuffle_f64x2::<0xdd>(x, y), _mm512_shuffle_f64x2::<0xdd>(z, w));
-            [
-                _mm512_shuffle_f64x2::<0x88>(even.0, even.1),
-                _mm512_shuffle_f64x2::<0x88>(odd.0, odd.1),
-                _mm512_shuffle_f64x2::<0xdd>(even.0, even.1),
-                _mm512_shuffle_f64x2::<0xdd>(odd.0, odd.1),
-            ]
-        })
     }
 }
 
@@ -108,11 +90,12 @@ impl Algebra<f32> for Avx512 {
             cpu!(_mm512_mask_blend_ps(m, b, a));
     }
 
-    super::elementary::elementary!(f32, math);
+    super::elementary::elementary!(f32);
 }
 
 impl Lanes<f32> for Avx512 {
     const N: usize = 16;
+    const KEEPS_ROWS: bool = true;
     #[inline(always)]
     fn load(self, x: &[f32]) -> __m512 {
         let x = &x[..16];
@@ -209,7 +192,7 @@ impl Lanes<f32> for Avx512 {
         }
         // Then the quarters of vectors c, c + 4, c + 8, c + 12 form a 4 x 4 matrix to transpose.
         for c in 0..4 {
-            let quarters = self.transpose_quarters(cpu!([
+            let quarters = self.1.transpose_quarters(cpu!([
                 _mm512_castps_pd(out[c]),
                 _mm512_castps_pd(out[c + 4]),
                 _mm512_castps_pd(out[c + 8]),
@@ -222,5 +205,19 @@ impl Lanes<f32> for Avx512 {
         out
     }
 
-    super::elementary::lanes_in_memory!(f32, math);
+    #[inline(always)]
+    fn pow(self, a: __m512, b: __m512) -> __m512 {
+        let (s, mut out) = (self.1, self.halves(a));
+        let b = self.halves(b);
+        for i in 0..2 {
+            out[i] = cpu!(_mm512_cvtpd_ps(pow_of_f32(
+                s,
+                _mm512_cvtps_pd(out[i]),
+                _mm512_cvtps_pd(b[i])
+            )));
+        }
+        cpu!(_mm512_insertf32x8::<1>(_mm512_castps256_ps512(out[0]), out[1]))
+    }
+
+    super::elementary::fused_lanes!(f32);
 }

@@ -1,14 +1,15 @@
 //! Eight `f64` lanes in one AVX-512 register, masks in mask registers.
 
 use super::avx2_f64::Avx2F64;
-use super::avx512::Avx512;
+use super::elementary::bits_of;
 use super::{F32_LANES, Kernel, Lanes};
 use crate::formula::{Algebra, inlined_methods};
 use std::arch::x86_64::*;
 
-/// [`Avx512`] for vectors of `f64`.
+/// A token that proves that the CPU supports AVX-512 F, BW, DQ and VL, and [`Avx2F64`]; only
+/// [`Avx512F64::detect`] creates one.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512F64(Avx512, Avx2F64);
+pub struct Avx512F64(Avx2F64);
 
 /// Wraps intrinsics that work on registers only: their only requirement is CPU support.
 macro_rules! cpu {
@@ -23,7 +24,11 @@ impl Avx512F64 {
     /// The token, if the CPU supports the instructions.
     #[inline]
     pub fn detect() -> Option<Avx512F64> {
-        Some(Avx512F64(Avx512::detect()?, Avx2F64::detect()?))
+        let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        if has { Avx2F64::detect().map(Avx512F64) } else { None }
     }
 
     /// Runs `k` inside a function compiled for AVX-512.
@@ -45,6 +50,21 @@ impl Avx512F64 {
         /// The same 8 lanes as two AVX registers.
         halves(self, v: __m512d) -> [__m256d; 2] =
             cpu!([_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd::<1>(v)]);
+    }
+
+    /// The transpose of a 4 x 4 matrix of quarters of registers.
+    #[inline(always)]
+    pub(super) fn transpose_quarters(self, [x, y, z, w]: [__m512d; 4]) -> [__m512d; 4] {
+        cpu!({
+            let even = (_mm512_shuffle_f64x2::<0x88>(x, y), _mm512_shuffle_f64x2::<0x88>(z, w));
+            let odd = (_mm512_shuffle_f64x2::<0xdd>(x, y), _mm512_shuffle_f64x2::<0xdd>(z, w));
+            [
+                _mm512_shuffle_f64x2::<0x88>(even.0, even.1),
+                _mm512_shuffle_f64x2::<0x88>(odd.0, odd.1),
+                _mm512_shuffle_f64x2::<0xdd>(even.0, even.1),
+                _mm512_shuffle_f64x2::<0xdd>(odd.0, odd.1),
+            ]
+        })
     }
 }
 
@@ -82,11 +102,12 @@ impl Algebra<f64> for Avx512F64 {
             cpu!(_mm512_mask_blend_pd(m, b, a));
     }
 
-    super::elementary::elementary!(f64, math_f64);
+    super::elementary::elementary!(f64);
 }
 
 impl Lanes<f64> for Avx512F64 {
     const N: usize = 8;
+    const KEEPS_ROWS: bool = false;
     #[inline(always)]
     fn load(self, x: &[f64]) -> __m512d {
         let x = &x[..8];
@@ -123,11 +144,7 @@ impl Lanes<f64> for Avx512F64 {
             cpu!(_mm512_max_pd(lo, _mm512_min_pd(hi, x)));
         any(self, m: __mmask8) -> bool = m != 0;
         mask_from_bits(self, bits: u64) -> __mmask8 = bits as __mmask8;
-        // The mask of the first half of a vector of `f32`.
-        load_mask(self, m: &[bool]) -> __mmask8 = {
-            assert!(m.len() <= 8, "load_mask: {} elements for 8 lanes", m.len());
-            self.0.load_mask(m) as __mmask8
-        };
+        load_mask(self, m: &[bool]) -> __mmask8 = self.mask_from_bits(bits_of(m, 8));
 
         // 1.5 * 2^52 + 1023: the sum carries the biased exponent in its low bits.
         exp2i(self, n: __m512d) -> __m512d = cpu!({
@@ -150,10 +167,11 @@ impl Lanes<f64> for Avx512F64 {
 
     inlined_methods! {
         // The first step of the reduction tree adds register halves; the rest is that of AVX2.
-        sum(self, v: __m512d) -> f64 = self.1.sum(self.halves(v));
-        product(self, v: __m512d) -> f64 = self.1.product(self.halves(v));
-        min_lane(self, v: __m512d) -> f64 = self.1.min_lane(self.halves(v));
-        max_lane(self, v: __m512d) -> f64 = self.1.max_lane(self.halves(v));
+        sum(self, v: __m512d) -> f64 = self.0.sum(self.halves(v));
+        product(self, v: __m512d) -> f64 = self.0.product(self.halves(v));
+        min_lane(self, v: __m512d) -> f64 = self.0.min_lane(self.halves(v));
+        max_lane(self, v: __m512d) -> f64 = self.0.max_lane(self.halves(v));
+        pow(self, a: __m512d, b: __m512d) -> __m512d = super::math::pow(self, a, b);
     }
 
     #[inline(always)]
@@ -167,7 +185,7 @@ impl Lanes<f64> for Avx512F64 {
         }
         for c in 0..2 {
             let quarters = [out[c], out[c + 2], out[c + 4], out[c + 6]];
-            let quarters = self.0.transpose_quarters(quarters);
+            let quarters = self.transpose_quarters(quarters);
             for k in 0..4 {
                 out[c + 2 * k] = quarters[k];
             }
@@ -175,5 +193,10 @@ impl Lanes<f64> for Avx512F64 {
         out
     }
 
-    super::elementary::lanes_in_memory!(f64, math_f64);
+    #[inline(always)]
+    fn call<X, Y>(self, x: X, f: impl Fn(X) -> Y) -> Y {
+        self.run(super::elementary::Call(x, f))
+    }
+
+    super::elementary::fused_lanes!(f64);
 }

@@ -70,11 +70,12 @@ impl Algebra<f32> for Counting {
         0 select(Vector, Vector, Vector);
     }
 
-    super::elementary::elementary!(f32, math);
+    super::elementary::elementary!(f32);
 }
 
 impl Lanes<f32> for Counting {
     const N: usize = F32_LANES;
+    const KEEPS_ROWS: bool = true;
 
     counted! { Vector = Vector;
         0 load(&[f32]);
@@ -103,5 +104,8 @@ impl Lanes<f32> for Counting {
     }
     fn pow(self, a: Vector, b: Vector) -> Vector {
         super::math::pow(self, a, b)
+    }
+    fn fmod(self, a: Vector, b: Vector) -> Vector {
+        super::math::fmod(self, a, b)
     }
 }

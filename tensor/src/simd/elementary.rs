@@ -1,5 +1,6 @@
 //! Elementary functions of [`Algebra`] that several instruction sets share.
 
+use super::{Kernel, Lanes};
 use crate::element::Element;
 use crate::formula::Algebra;
 
@@ -39,48 +40,48 @@ macro_rules! derived_functions {
 }
 pub(super) use derived_functions;
 
-/// The elementary functions on vectors of `$t`, by the functions of the module `$math`.
+/// The elementary functions on vectors of `$t`, by the functions of [`math`](super::math).
 macro_rules! elementary {
-    ($t:ty, $math:ident) => {
+    ($t:ty) => {
         $crate::simd::elementary::derived_functions!();
-        $crate::simd::elementary::elementary!(@ $math exp);
-        $crate::simd::elementary::elementary!(@ $math expm1);
-        $crate::simd::elementary::elementary!(@ $math ln);
-        $crate::simd::elementary::elementary!(@ $math log1p);
-        $crate::simd::elementary::elementary!(@ $math tanh);
-        $crate::simd::elementary::elementary!(@ $math erf);
-        $crate::simd::elementary::elementary!(@ $math sin);
-        $crate::simd::elementary::elementary!(@ $math cos);
+        $crate::simd::elementary::elementary!(@ exp expm1 ln log1p tanh erf sin cos);
 
         #[inline(always)]
         fn powf(self, x: Self::V, p: $t) -> Self::V {
-            $crate::simd::Lanes::pow(self, x, self.splat(p))
+            // What derivatives of squares and cubes need.
+            if p == 1.0 {
+                x
+            } else if p == 2.0 {
+                self.mul(x, x)
+            } else {
+                $crate::simd::Lanes::pow(self, x, self.splat(p))
+            }
         }
         #[inline(always)]
         fn normal(self, x: Self::V) -> (Self::V, Self::V) {
             $crate::simd::Lanes::call(
                 self,
                 x,
-                $crate::simd::inlined!(|x| $crate::simd::$math::normal(self, x)),
+                $crate::simd::inlined!(|x| $crate::simd::math::normal(self, x)),
             )
         }
     };
-    (@ $math:ident $f:ident) => {
-        #[inline(always)]
+    (@ $($f:ident)+) => {
+        $(#[inline(always)]
         fn $f(self, x: Self::V) -> Self::V {
             $crate::simd::Lanes::call(
                 self,
                 x,
-                $crate::simd::inlined!(|x| $crate::simd::$math::$f(self, x)),
+                $crate::simd::inlined!(|x| $crate::simd::math::$f(self, x)),
             )
-        }
+        })+
     };
 }
 pub(super) use elementary;
 
-/// The methods of [`Lanes`](super::Lanes) that several instruction sets define alike.
-macro_rules! lanes_in_memory {
-    ($t:ty, $math:ident) => {
+/// The methods of [`Lanes`](super::Lanes) that instruction sets with fused multiply-add define alike.
+macro_rules! fused_lanes {
+    ($t:ty) => {
         #[inline(always)]
         fn enter<K: Kernel<$t>>(self, k: K) -> K::Out {
             self.run(k)
@@ -105,9 +106,31 @@ macro_rules! lanes_in_memory {
             self.load(&x)
         }
         #[inline(always)]
-        fn pow(self, a: Self::V, b: Self::V) -> Self::V {
-            $crate::simd::$math::pow(self, a, b)
+        fn fmod(self, a: Self::V, b: Self::V) -> Self::V {
+            $crate::simd::math::fmod(self, a, b)
         }
     };
 }
-pub(super) use lanes_in_memory;
+pub(super) use fused_lanes;
+
+/// A function of vectors as a kernel.
+pub(super) struct Call<X, F>(pub X, pub F);
+
+impl<T: Copy, X, Y, F: Fn(X) -> Y> Kernel<T> for Call<X, F> {
+    type Out = Y;
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, _: S) -> Y {
+        (self.1)(self.0)
+    }
+}
+
+/// At most `lanes` booleans as bits.
+#[inline(always)]
+pub(super) fn bits_of(m: &[bool], lanes: usize) -> u64 {
+    assert!(m.len() <= lanes, "load_mask: {} elements for {lanes} lanes", m.len());
+    let mut bits = 0;
+    for (i, &m) in m.iter().enumerate() {
+        bits |= u64::from(m) << i;
+    }
+    bits
+}

@@ -12,6 +12,8 @@ pub const F32_LANES: usize = 16;
 pub trait Lanes<T: Copy>: Algebra<T> + Send + Sync + 'static {
     /// Lanes in a vector.
     const N: usize;
+    /// Whether rows of a few vectors are kept in registers, which takes long to compile.
+    const KEEPS_ROWS: bool;
 
     /// The first `N` elements of `x`; panics if `x` is shorter.
     fn load(self, x: &[T]) -> Self::V;
@@ -78,9 +80,11 @@ pub trait Lanes<T: Copy>: Algebra<T> + Send + Sync + 'static {
     fn map(self, v: Self::V, f: impl Fn(T) -> T) -> Self::V;
     /// A scalar function of each pair of lanes.
     fn map2(self, a: Self::V, b: Self::V, f: impl Fn(T, T) -> T) -> Self::V;
-    /// `a^b`, with the conventions of `f64::powf` (`x^0` and `1^y` are 1, even for NaN). For `f32`
-    /// it is that function, rounded: slow but accurate.
+    /// `a^b`, with the conventions of `f64::powf` (`x^0` and `1^y` are 1, even for NaN); `f32`: at most
+    /// 0.51 ULP.
     fn pow(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a - n b` for the whole number `n` towards 0, with the sign of `a`, as the operator `%`: exact.
+    fn fmod(self, a: Self::V, b: Self::V) -> Self::V;
 }
 
 /// A computation that is generic over the instruction set.

@@ -11,7 +11,9 @@
 //! * A token (`Avx2`, `Avx512`, ...) proves that the CPU supports the instructions. Only detection
 //!   creates one, hence the methods on it are safe.
 //!
-//! `f64` serves as the reference for `f32`: the same formulas run on one lane.
+//! An `f64` vector has 8 lanes with AVX, whose elementary functions are those of `f32` with more coefficients
+//! ([`math`]): equal bits on AVX2 and AVX-512. On the other levels `f64` serves as a reference: the same
+//! formulas run on one lane, with the functions of the standard library.
 
 /// A closure that is compiled into its caller, with the instruction set of the caller.
 macro_rules! inlined {
@@ -33,7 +35,7 @@ mod elementary;
 mod lanes;
 pub(crate) mod level;
 mod math;
-#[cfg(target_arch = "x86_64")]
+mod math_f32;
 mod math_f64;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;

@@ -1,6 +1,8 @@
 //! Sixteen `f32` lanes in four NEON registers.
 
-use super::{Kernel, Lanes};
+use super::math::pow_of_f32;
+use super::one::One;
+use super::{Kernel, Lanes, inlined};
 use crate::formula::{Algebra, inlined_methods};
 use std::arch::aarch64::*;
 
@@ -121,11 +123,12 @@ impl Algebra<f32> for Neon {
         [self.max4(a[0], b[0]), self.max4(a[1], b[1]), self.max4(a[2], b[2]), self.max4(a[3], b[3])]
     }
 
-    super::elementary::elementary!(f32, math);
+    super::elementary::elementary!(f32);
 }
 
 impl Lanes<f32> for Neon {
     const N: usize = 16;
+    const KEEPS_ROWS: bool = true;
     #[inline(always)]
     fn load(self, x: &[f32]) -> V {
         let p = x[..16].as_ptr();
@@ -253,5 +256,11 @@ impl Lanes<f32> for Neon {
         std::array::from_fn(|j| self.load(&std::array::from_fn::<_, 16, _>(|i| square[i][j])))
     }
 
-    super::elementary::lanes_in_memory!(f32, math);
+    /// Lane by lane, with the bits of vectors of `f64`.
+    #[inline(always)]
+    fn pow(self, a: V, b: V) -> V {
+        self.map2(a, b, inlined!(|a, b| pow_of_f32(One, a.into(), b.into()) as f32))
+    }
+
+    super::elementary::fused_lanes!(f32);
 }

@@ -1,4 +1,4 @@
-//! Vectors of one `f64` lane: the reference for `f32`.
+//! Vectors of one `f64` lane, where there is no AVX: the reference for vectors of more.
 
 use super::{Kernel, Lanes};
 use crate::formula::{Algebra, inlined_methods};
@@ -28,8 +28,11 @@ impl Algebra<f64> for One {
         sub(self, a: f64, b: f64) -> f64 = a - b;
         mul(self, a: f64, b: f64) -> f64 = a * b;
         div(self, a: f64, b: f64) -> f64 = a / b;
-        /// Two roundings: `f64::mul_add` would be a library call where FMA is not compiled in.
-        fma(self, a: f64, b: f64, c: f64) -> f64 = a * b + c;
+        /// Two roundings on x86-64, where `f64::mul_add` would be a library call.
+        fma(self, a: f64, b: f64, c: f64) -> f64 = match cfg!(target_arch = "aarch64") {
+            true => a.mul_add(b, c),
+            false => a * b + c,
+        };
         neg(self, a: f64) -> f64 = -a;
         abs(self, a: f64) -> f64 = a.abs();
         sqrt(self, a: f64) -> f64 = a.sqrt();
@@ -72,6 +75,7 @@ impl Algebra<f64> for One {
 
 impl Lanes<f64> for One {
     const N: usize = 1;
+    const KEEPS_ROWS: bool = false;
     #[inline(always)]
     fn load(self, x: &[f64]) -> f64 {
         x[0]
@@ -139,5 +143,6 @@ impl Lanes<f64> for One {
         map(self, v: f64, f: impl Fn(f64) -> f64) -> f64 = f(v);
         map2(self, a: f64, b: f64, f: impl Fn(f64, f64) -> f64) -> f64 = f(a, b);
         pow(self, a: f64, b: f64) -> f64 = a.powf(b);
+        fmod(self, a: f64, b: f64) -> f64 = a % b;
     }
 }

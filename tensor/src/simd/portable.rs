@@ -133,11 +133,12 @@ impl Algebra<f32> for Portable {
         out
     }
 
-    super::elementary::elementary!(f32, math);
+    super::elementary::elementary!(f32);
 }
 
 impl Lanes<f32> for Portable {
     const N: usize = 16;
+    const KEEPS_ROWS: bool = true;
     #[inline(always)]
     fn load(self, x: &[f32]) -> V {
         let mut v = [0.0; 16];
@@ -221,5 +222,6 @@ impl Lanes<f32> for Portable {
         map(self, v: V, f: impl Fn(f32) -> f32) -> V = each(v, f);
         map2(self, a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V = both(a, b, f);
         pow(self, a: V, b: V) -> V = super::math::pow(self, a, b);
+        fmod(self, a: V, b: V) -> V = both(a, b, |a, b| a % b);
     }
 }

@@ -5,7 +5,7 @@
 use crate::common::ulp;
 use retrograd_tensor::Real;
 use retrograd_tensor::formula::{Algebra, Expr};
-use std::f64::consts::{FRAC_1_SQRT_2, TAU};
+use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2, TAU};
 
 /// A number, and how far from it the result of a kernel on `T` may be.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +162,14 @@ impl<T: Real> Algebra<T> for Bounds {
     }
     /// Where GELU vanishes, they are 0.
     fn normal(self, x: Bounded) -> (Bounded, Bounded) {
-        let cdf = |x: f64| 0.5 * libm::erfc(-x * FRAC_1_SQRT_2);
+        // The argument of `erfc` is rounded to `x / √2 - lost`, which matters in the tail.
+        const SQRT_2_REST: f64 = -9.667_293_313_452_913e-17;
+        let cdf = |x: f64| {
+            let rounded = x * FRAC_1_SQRT_2;
+            let lost = (-rounded).mul_add(SQRT_2, x) - rounded * SQRT_2_REST;
+            let change = if x.is_finite() { (-0.5 * x * x).exp() / TAU.sqrt() * lost } else { 0.0 };
+            0.5 * libm::erfc(-rounded) + change
+        };
         let density = |x: f64| (-0.5 * x * x).exp() / TAU.sqrt();
         let with = |f: &dyn Fn(f64) -> f64, vanished| {
             let y = function::<T>(f, x, 3.0);

@@ -313,16 +313,141 @@ fn lanes_are_independent() {
     }
 }
 
+/// Arguments of every size, and around those where functions change their formulas.
+fn wide_samples() -> Vec<f64> {
+    let edges = [
+        0.35,
+        0.5,
+        0.75,
+        1.0,
+        1.41,
+        2.1,
+        4.0,
+        6.0,
+        13.0,
+        19.1,
+        37.5,
+        39.0,
+        709.8,
+        745.2,
+        1e6,
+        1_647_099.0,
+    ];
+    let near = edges.into_iter().flat_map(|x| (-3..=3).map(move |i| x + f64::from(i) * x * 1e-16));
+    let even = (1..60_000).map(|i| f64::from(i) / 1500.0);
+    let sizes = (0..6000).map(|i| 1.7f64 * 2f64.powf(f64::from(i) * 0.35 - 1074.0));
+    let edges = [0.0, f64::from_bits(1), f64::MIN_POSITIVE, f64::MAX, f64::INFINITY, f64::NAN];
+    near.chain(even).chain(sizes).chain(edges).flat_map(|x| [x, -x]).collect()
+}
+
+/// The standard library's functions are off by one unit themselves.
 #[test]
-fn f64_functions_equal_the_standard_library() {
-    let x: Vec<f64> = (-400..400).map(|i| f64::from(i) / 37.0).collect();
+fn f64_functions_agree_with_the_standard_library() {
+    let x = wide_samples();
     for f in &FUNCTIONS {
-        let mut got = x.clone();
-        f64::dispatch(Level::Scalar, Apply(f.name, &mut got));
-        for (&x, got) in x.iter().zip(got) {
-            let want = (f.exact)(x);
-            let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
-            assert!(same, "{}({x}) = {got}, not {want}", f.name);
+        let mut vectors: Option<Vec<f64>> = None;
+        for level in Level::available() {
+            let mut got = x.clone();
+            f64::dispatch(level, Apply(f.name, &mut got));
+            for (&x, &got) in x.iter().zip(&got) {
+                let want = (f.exact)(x);
+                let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+                let bound = if level == Level::Scalar { 0.0 } else { f.bound.min(2.0) + 1.0 };
+                let error = (got - want).abs() / (want.abs() * f64::EPSILON).max(f64::from_bits(1));
+                assert!(
+                    same || error <= bound && got.is_sign_negative() == want.is_sign_negative(),
+                    "{}({x:e}) on {level} = {got:e}, not {want:e}",
+                    f.name
+                );
+            }
+            if level != Level::Scalar {
+                let bits = |y: &[f64]| y.iter().map(|y| y.to_bits()).collect::<Vec<_>>();
+                let want = vectors.get_or_insert_with(|| got.clone());
+                assert!(bits(&got) == bits(want), "{} on {level}", f.name);
+            }
+        }
+    }
+}
+
+/// The tail of the normal distribution by Laplace's continued fraction, and no tail beyond the last normal number.
+#[test]
+fn f64_tails_are_relatively_accurate() {
+    let tail = |a: f64| {
+        let rounded = a * a;
+        let lost = a.mul_add(a, -rounded);
+        let density = (-0.5 * rounded).exp() * (1.0 - 0.5 * lost) / TAU.sqrt();
+        density / (1..400).rev().fold(a, |rest, k| a + f64::from(k) / rest)
+    };
+    let a: Vec<f64> = (300..3750).map(|i| f64::from(i) / 100.0).collect();
+    for level in Level::available().into_iter().filter(|&level| level > Level::Neon) {
+        let mut got: Vec<f64> = a.iter().map(|a| -a).collect();
+        f64::dispatch(level, Apply("gelu", &mut got));
+        for (&a, got) in a.iter().zip(got) {
+            let want = -a * tail(a);
+            assert!((got / want - 1.0).abs() < 2e-15, "GELU of {} is {got:e}, not {want:e}", -a);
+        }
+        let mut beyond = [-37.6, -1e300, 37.6, 0.0];
+        f64::dispatch(level, Apply("gelu", &mut beyond));
+        assert_eq!(beyond, [0.0, 0.0, 37.6, 0.0]);
+    }
+}
+
+/// Powers of `f32`: rounded to the nearest number but for ties, with the conventions of `powf`.
+#[test]
+fn powers_and_remainders_of_f32() {
+    use retrograd_tensor::{Tensor, settings::with_level};
+    let specials = [
+        0.0,
+        1e-45,
+        1e-38,
+        0.3,
+        0.5,
+        1.0,
+        2.0,
+        3.0,
+        7.5,
+        16_777_215.0,
+        16_777_216.0,
+        3e38,
+        f32::INFINITY,
+        f32::NAN,
+    ];
+    let specials: Vec<f32> = specials.into_iter().flat_map(|x| [x, -x]).collect();
+    let mut pairs: Vec<(f32, f32)> =
+        specials.iter().flat_map(|&a| specials.iter().map(move |&b| (a, b))).collect();
+    pairs.extend((0..40_000).map(|i: u32| {
+        let a = 2f64.powf(f64::from(i.wrapping_mul(2_654_435_761) % 99_991) / 500.0 - 100.0);
+        (a as f32, (f64::from(i % 971) / 97.1 - 5.0) as f32)
+    }));
+    let n = pairs.len();
+    let a = Tensor::from_vec(pairs.iter().map(|p| p.0).collect(), [n]);
+    let b = Tensor::from_vec(pairs.iter().map(|p| p.1).collect(), [n]);
+    let mut fused: Option<[Vec<u32>; 3]> = None;
+    for level in Level::available() {
+        let results = with_level(level, || [a.pow(&b), a.fmod(&b), a.remainder(&b)]);
+        for (i, &(a, b)) in pairs.iter().enumerate() {
+            let [power, fmod, remainder] = [0, 1, 2].map(|k| results[k].at(&[i]));
+            let exact = f64::from(a).powf(b.into());
+            let signs = power.is_sign_negative() == (exact as f32).is_sign_negative();
+            assert!(exact.is_nan() || signs, "{a:e}^{b:e} = {power:e} on {level}");
+            let error = ulps(power, exact, 0.0);
+            assert!(error <= 0.51, "{a:e}^{b:e} = {power:e} on {level}: {error} ULP");
+            let same = |got: f32, want: f32| {
+                got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan()
+            };
+            assert!(same(fmod, a % b), "{a:e} % {b:e} = {fmod:e} on {level}");
+            let rest = a % b;
+            let want = if rest * b.signum() < 0.0 { rest + b } else { rest };
+            assert!(
+                same(remainder, want),
+                "remainder of {a:e} and {b:e} is {remainder:e} on {level}"
+            );
+        }
+        if level != Level::Scalar {
+            let bits = results.map(|y| {
+                y.as_slice().iter().map(|y| if y.is_nan() { 0 } else { y.to_bits() }).collect()
+            });
+            assert!(*fused.get_or_insert_with(|| bits.clone()) == bits, "{level}");
         }
     }
 }

@@ -133,7 +133,8 @@ pub fn same<T: Real>(what: &str, got: &Tensor<T>, want: &Tensor<T>) {
 pub fn ulp<T: Real>(y: f64) -> f64 {
     let (digits, lowest) = if T::EPSILON.to_f64() > 1e-10 { (23, -126) } else { (52, -1022) };
     let exponent = (y.abs().to_bits() >> 52) as i32 - 1023;
-    2f64.powi(exponent.max(lowest) - digits)
+    // `powi` would be 0 where it is subnormal.
+    f64::from(exponent.max(lowest) - digits).exp2()
 }
 
 /// Whether the error of a result is within `bound`; infinities and NaN must be equal after rounding
