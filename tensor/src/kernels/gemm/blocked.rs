@@ -6,8 +6,9 @@ use super::micro_kernel::{TileArgs, micro_kernel};
 use super::operands::{OperandA, OperandB, Panel, a_in_place, b_in_place, panels};
 use super::pack;
 use super::params::{
-    KC, MC, MC_PACKED, MR, MR_PACKED, NC, PREFETCH_A_ONCE_COLUMNS, PREFETCH_A_ONCE_FROM,
-    PREFETCH_C_TERMS, PREFETCH_FROM, SHORT_SUM, SHORT_SUM_COLUMNS, blocks, kc, lanes, scaled,
+    KC, LARGE_C, MC, MC_PACKED, MR, MR_PACKED, NC, PREFETCH_A_ONCE_COLUMNS, PREFETCH_A_ONCE_FROM,
+    PREFETCH_C_TERMS, PREFETCH_FROM, SHORT_SUM, SHORT_SUM_COLUMNS, SHORT_SUM_WIDTH, blocks, kc,
+    lanes, scaled,
 };
 use super::products::Products;
 use crate::element::Float;
@@ -48,7 +49,8 @@ impl Plan {
     #[inline]
     fn new<T, const NV: usize>(a: &MatRef<'_, T>, b: &MatRef<'_, T>) -> Plan {
         let (kc, a_in_place) = (kc(a.cols), a_in_place(a, b.cols));
-        let is_short = a.cols <= SHORT_SUM && a.rows * b.cols >= PREFETCH_FROM;
+        let is_short =
+            a.cols <= SHORT_SUM && b.cols >= SHORT_SUM_WIDTH && a.rows * b.cols >= LARGE_C;
         Plan {
             kc,
             mc: match is_short {

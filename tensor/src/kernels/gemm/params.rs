@@ -84,11 +84,15 @@ pub(super) const ROW_ELEMENTS: usize = 4096;
 /// Elements of a `B` that comes from memory.
 pub(super) const LARGE_B: usize = 1 << 22;
 
-/// Terms of a sum up to which tiles are computed along rows of the product, which is written faster so. A block
-/// has the rows of a tile and so many columns as their `B` fits the L1 cache.
+/// Terms of a sum up to which tiles are computed along rows of a large product, since long rows are written
+/// faster. A block has the rows of a tile and so many columns as their `B` fits the L1 cache.
 pub(super) const SHORT_SUM: usize = 16;
 /// See [`SHORT_SUM`].
 pub(super) const SHORT_SUM_COLUMNS: usize = 2048;
+/// The least number of columns of such a product.
+pub(super) const SHORT_SUM_WIDTH: usize = 1024;
+/// Elements of a product that goes to memory.
+pub(super) const LARGE_C: usize = 1 << 19;
 
 /// Columns that portable code computes together: KC rows of them are packed at once.
 pub(super) const PORTABLE_COLUMNS: usize = 256;
