@@ -161,7 +161,7 @@ fn permutations_are_those_of_their_draws() {
     for n in [0usize, 1, 2, 63, 64, 65, 66, 1000] {
         let (key, mut order) = (Key::new(5, 6), (0..n as i64).collect::<Vec<_>>());
         for (draw, left) in (2..=n).rev().enumerate() {
-            let below = u128::from(key.bits(draw as u64)) * left as u128 >> 64;
+            let below = (u128::from(key.bits(draw as u64)) * left as u128) >> 64;
             order.swap(left - 1, below as usize);
         }
         let drawn = Tensor::<i64>::randperm(n, &mut Rng::from_state((5, 6)));
