@@ -71,7 +71,7 @@ fn products_report_the_kernel_of_their_level_and_layout() {
             let skinny = ("skinny".to_string(), Some(level.name()));
             assert_eq!(of(&randn([8, 128]), &randn([96, 128]).t()), skinny);
             assert_eq!(of(&randn([1, 128]), &randn([96, 128]).t()), skinny);
-            let large = Tensor::full([1], 0.5).expand([2048, 2048]).contiguous();
+            let large = Tensor::full([2048, 2048], 0.5);
             assert_eq!(of(&randn([4, 2048]), &large).0, "rows");
             assert_eq!(of(&randn([4, 0]), &randn([0, 5])).0, "nothing");
         });
@@ -84,7 +84,7 @@ fn products_report_the_kernel_of_their_level_and_layout() {
     for level in Level::available() {
         match level {
             Level::Scalar => assert_eq!(&*double(level).kernel, "portable"),
-            Level::Avx512 => assert_eq!(&*double(level).kernel, "6x32, A in place, B packed"),
+            Level::Avx512 => assert_eq!(&*double(level).kernel, "6x32, A in place, B in place"),
             _ => {
                 assert_eq!((&*double(level).kernel, double(level).level), ("matrixmultiply", None))
             }

@@ -103,10 +103,9 @@ impl<T: Real> Tensor<T> {
         let mut product = self.matmul(&finite);
         let size = self.size(-2) * other.size(-1);
         let out = product.make_mut().chunks_exact_mut(size.max(1));
-        let mut out = out.map(|out| MatMut::new(out, self.size(-2), other.size(-1)));
         products(self, other, |products| {
-            for (_, a, b) in products.iter() {
-                a.add_product_with_non_finite(b, out.next().expect("one for each product"));
+            for ((_, a, b), out) in products.iter().zip(out) {
+                a.add_product_with_non_finite(b, MatMut::new(out, a.rows, b.cols));
             }
         });
         product

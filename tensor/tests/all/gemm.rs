@@ -325,8 +325,14 @@ fn special_values_propagate_as_in_the_definition() {
 #[cfg(unix)]
 #[test]
 fn no_access_is_out_of_bounds() {
+    check_bounds::<f32>();
+    check_bounds::<f64>();
+}
+
+#[cfg(unix)]
+fn check_bounds<T: Fused>() {
     use crate::common::guard::Guarded;
-    let mut pages = [(); 3].map(|()| Guarded::new(160));
+    let mut pages = [(); 3].map(|()| Guarded::new(320));
     let mut rng = Rng(7);
     for tail in 0..=130usize {
         let few = [1, 2, 3, 8].into_iter().flat_map(|m| [(m, tail, 37), (m, 35, tail)]);
@@ -339,15 +345,17 @@ fn no_access_is_out_of_bounds() {
                     [(Rows, Rows), (Columns, Columns), (Rows, Columns), (Backwards, Sparse)];
                 for orders in orders {
                     let [a, b, out] = &mut pages;
-                    let a = a.slice::<f32>(span(orders.0, m, k), at_end);
-                    let b = b.slice::<f32>(span(orders.1, k, n), at_end);
-                    let out = out.slice::<f32>(m * n, at_end);
-                    a.iter_mut().chain(&mut *b).for_each(|x| *x = rng.below(7) as f32 - 3.0);
+                    let a = a.slice::<T>(span(orders.0, m, k), at_end);
+                    let b = b.slice::<T>(span(orders.1, k, n), at_end);
+                    let out = out.slice::<T>(m * n, at_end);
+                    a.iter_mut()
+                        .chain(&mut *b)
+                        .for_each(|x| *x = T::from_f64(rng.below(7) as f64 - 3.0));
                     let (a, b) = (matrix(orders.0, a, m, k), matrix(orders.1, b, k, n));
                     for level in Level::available() {
-                        with_level(level, || f32::gemm(a, b, false, MatMut::new(out, m, n)));
+                        with_level(level, || T::gemm(a, b, false, MatMut::new(out, m, n)));
                         // Small integers: exact in any order.
-                        let want = |i, j| (0..k).map(|p| a.at(i, p) * b.at(p, j)).sum::<f32>();
+                        let want = |i, j| (0..k).map(|p| a.at(i, p) * b.at(p, j)).sum::<T>();
                         for (x, i) in out.iter().zip(0..) {
                             assert_eq!(*x, want(i / n, i % n), "{level} {m}x{k}x{n} {orders:?}");
                         }

@@ -219,3 +219,14 @@ fn operands_that_exceed_their_slice_are_rejected() {
     let flipped = MatRef { offset: 11, row_stride: -4, col_stride: -1, ..ok };
     assert!(flipped.is_inside());
 }
+
+#[test]
+fn zeros_skip_non_finite_elements_in_every_product() {
+    let x = Tensor::from([[f32::NAN, 1.0], [2.0, f32::INFINITY]]);
+    let w = Tensor::from([[0.0f32, 1.0], [1.0, 0.0]]);
+    let pairs = w.broadcast_to([5, 2, 2]).matmul_skipping_zeros(&x);
+    assert_eq!(pairs.select(0, 4).select(0, 0).to_vec(), [2.0, f32::INFINITY]);
+    assert_eq!(pairs.select(0, 4).at(&[1, 1]), 1.0);
+    let none = Tensor::<f32>::zeros([5, 0, 2]).matmul_skipping_zeros(&x);
+    assert_eq!(*none.shape(), [5, 0, 2]);
+}

@@ -27,7 +27,7 @@ impl Guarded {
         let start = if at_end { self.1.checked_sub(bytes).expect("memory enough") } else { 0 };
         assert!(start + bytes <= self.1);
         // SAFETY: 1. `bytes` fit the accessible pages. 2. They were zeroed, and zero is a value
-        // of f32 and bool. 3. Both ends are aligned for both.
+        // of f32, f64 and bool. 3. Both ends are aligned for all of them.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(start).cast(), len) }
     }
 }
