@@ -111,6 +111,7 @@ fn reductions<T: Real>(x: &Tensor<T>, axes: AxisSet) {
     let _ = [x.logsumexp(axes), x.norm(axes), x.vector_norm(axes, 1.0), x.sum_to(*x.shape())];
     let _ = [x.quantile(axes, 0.5), x.median(axes), x.histc(1, T::ZERO, T::ONE)];
     let _ = (x.argmax(axes), x.argmin(axes), square_sums(&[x]));
+    let _ = [x.logit_loss(x, x), x.logit_slope(x, x)];
 }
 
 fn elements<T: Real>(x: &Tensor<T>, keep: &Tensor<bool>) {

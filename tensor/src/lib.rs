@@ -29,6 +29,7 @@
 //! | formulas | [`formula`] | what formulas are written in, for vectors, dual numbers, variables and text |
 //! | data | [`shape`], [`layout`], [`indexing`], [`storage`], [`observe`], [`element`], [`error`] | shapes, strides, indices, memory, who is told of its use, element types, errors |
 //!
+mod box_muller;
 #[doc(hidden)]
 pub mod compiled;
 pub mod cost;
@@ -76,6 +77,7 @@ pub use tensor::Tensor;
 /// Parts that only the tests of this crate use.
 #[doc(hidden)]
 pub mod internals {
+    pub use crate::box_muller::box_muller;
     pub use crate::kernels::gemm::operands::b_in_place;
     pub use crate::kernels::gemm::partition::{Partition, Problem};
     pub use crate::loop_nest::LoopNest;

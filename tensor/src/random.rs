@@ -72,7 +72,8 @@ impl Key {
     }
 
     /// 128 bits as two numbers.
-    pub(crate) fn pair(self, block: u64) -> [u64; 2] {
+    #[inline(always)]
+    fn pair(self, block: u64) -> [u64; 2] {
         let [a, b, c, d] = self.block(block);
         [u64::from(b) << 32 | u64::from(a), u64::from(d) << 32 | u64::from(c)]
     }
@@ -80,6 +81,11 @@ impl Key {
     /// 64 random bits.
     pub fn bits(self, index: u64) -> u64 {
         self.pair(index / 2)[(index % 2) as usize]
+    }
+
+    /// `out[i] = bits(first + i)` for an even `first`.
+    pub(crate) fn fill_bits(self, level: Level, first: u64, out: &mut [u64]) {
+        dispatch_f32(level, Bits { key: self, first, out });
     }
 
     /// Uniform in `[0, 1)`: the upper 53 of [`Key::bits`].
@@ -194,6 +200,30 @@ impl<T, F: Fn(&[u32], usize, &mut [T])> Kernel<f32> for Words<'_, T, F> {
     }
 }
 
+struct Bits<'a> {
+    key: Key,
+    first: u64,
+    out: &'a mut [u64],
+}
+
+impl Kernel<f32> for Bits<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<f32>>(self, _: S) {
+        let mut block = self.first / 2;
+        for out in self.out.chunks_mut(2 * LANES) {
+            // As in `Words`.
+            let mut pairs = [[0; 2]; LANES];
+            for i in 0..LANES {
+                pairs[i] = self.key.pair(block + i as u64);
+            }
+            out.copy_from_slice(&pairs.as_flattened()[..out.len()]);
+            block += LANES as u64;
+        }
+    }
+}
+
 /// `word < threshold` for the words that are below `p`, in units of 2⁻³².
 pub(crate) fn threshold(p: f64) -> u64 {
     (p * (1u64 << 32) as f64).ceil() as u64
@@ -281,15 +311,22 @@ impl Rng {
     #[track_caller]
     pub fn below(&mut self, n: usize) -> usize {
         require(n > 0, "below", ErrorKind::Value, || "the range 0..0 is empty".into()).or_panic();
-        let mut draw = draws(self.key());
-        below(n as u64, &mut draw) as usize
+        let (key, mut indices) = (self.key(), 0..);
+        below(n as u64, || key.bits(indices.next().expect("2⁶⁴ draws"))) as usize
     }
 }
 
-/// The bits of a key in order.
+/// The bits of a key in order, of which many are needed.
 pub(crate) fn draws(key: Key) -> impl FnMut() -> u64 {
-    let mut indices = 0..;
-    move || key.bits(indices.next().expect("2⁶⁴ draws"))
+    let (level, mut next, mut bits) = (settings::level(), 0, [0; 4 * LANES]);
+    move || {
+        let at = next as usize % bits.len();
+        if at == 0 {
+            key.fill_bits(level, next, &mut bits);
+        }
+        next += 1;
+        bits[at]
+    }
 }
 
 /// The traits of the crate `rand` for a generator, by its constructor and its next 32 and 64 bits.

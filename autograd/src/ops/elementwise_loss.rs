@@ -4,8 +4,10 @@
 //! Shapes must be equal. If they were broadcast, predictions `[N, 1]` and targets `[N]` would give a
 //! loss of `N²` pairs; PyTorch warns there.
 
-use crate::graph::{InputGrads, Var};
+use crate::graph::{Cx, InputGrads, Var};
+use crate::observe::saved;
 use crate::op::Op;
+use crate::record::{Fused, Slot};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::ops::loss::Reduction;
 use retrograd_tensor::ops::unary::Huber;
@@ -13,6 +15,11 @@ use retrograd_tensor::{Real, Tensor};
 
 static BINARY_CROSS_ENTROPY: Op = Op::new("binary_cross_entropy", &["x", "t"])
     .formula("y = −t · ln(x) − (1 − t) · ln(1 − x)", "dx = g · (x − t) / (x · (1 − x))");
+
+static LOGIT_LOSS: Op = Op::new("binary_cross_entropy_with_logits", &["x", "t"]).formula(
+    "y = w · t · softplus(−x) + (1 − t) · softplus(x)",
+    "dx = g · ((1 − t) · σ(x) − w · t · σ(−x))",
+);
 
 /// The rule about shapes.
 #[track_caller]
@@ -73,6 +80,27 @@ fn bernoulli<T: Real>(x: &Var<T>, t: &Var<T>) -> Var<T> {
             })
         }
     })
+}
+
+/// Binary cross-entropy of logits.
+struct LogitLoss<T: Real> {
+    x: Slot<T>,
+    t: Slot<T>,
+    weight: Tensor<T>,
+}
+
+impl<T: Real> Fused<T> for LogitLoss<T> {
+    fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
+        let (x, t) = (self.x.value(), self.t.value());
+        InputGrads::of(&self.x, || x.logit_slope(t, &self.weight).mul(g))
+            .and(&self.t, || x.neg().softplus().mul(&self.weight).sub(&x.softplus()).mul(g))
+    }
+
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
+        let (x, t) = (cx.input(&self.x), cx.input(&self.t));
+        let positive = t.mul(&x.neg().softplus()).mul(&Var::constant(self.weight.clone()));
+        [positive.add(&one_minus(&t).mul(&x.softplus()))]
+    }
 }
 
 /// # Losses of elements
@@ -204,7 +232,6 @@ impl<T: Real> Var<T> {
     ) -> Var<T> {
         let op = "binary_cross_entropy_with_logits";
         check_shapes(op, self, target);
-        let mut positive = target.mul(&self.neg().softplus());
         if let Some(weight) = pos_weight {
             let shape = self.shape();
             let mut axes = weight.shape().iter().rev().zip(shape.iter().rev());
@@ -213,10 +240,15 @@ impl<T: Real> Var<T> {
                 format!("a pos_weight {:?} does not broadcast to logits {shape:?}", weight.shape())
             })
             .or_panic();
-            positive = positive.mul(&Var::constant(weight.clone()));
         }
-        let negative = one_minus(target).mul(&self.softplus());
-        reduced(&positive.add(&negative), reduction)
+        let weight = pos_weight.cloned().unwrap_or_else(|| Tensor::scalar(T::ONE));
+        let value = self.value().logit_loss(target.value(), &weight);
+        let [losses] = Var::from_fused(&LOGIT_LOSS, [value], [self, target], |[x, t]| LogitLoss {
+            x: x.save(),
+            t: t.save(),
+            weight: saved("pos_weight", weight),
+        });
+        reduced(&losses, reduction)
     }
 
     /// Kullback-Leibler divergence `y · (ln y - x)` of targets `y` from **log-probabilities** `x`,

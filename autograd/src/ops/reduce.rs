@@ -3,7 +3,7 @@
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
 use crate::op::{Kind, Op};
-use crate::record::{Fused, Slot};
+use crate::record::{Fused, Slot, constant_result, is_recorded};
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::shape::inverse_order;
 use retrograd_tensor::{Axes, AxisSet, IntoShape, Real, Shape, Tensor};
@@ -23,6 +23,8 @@ static MAX: Op = Op::new("max", &["x"])
     .formula("y = max x, over the axis", "dx = g at the first largest element");
 static MIN: Op = Op::new("min", &["x"])
     .formula("y = min x, over the axis", "dx = g at the first smallest element");
+static SQUARED_DEVIATIONS: Op = Op::new("squared_deviations", &["x"])
+    .formula("y = Σ (x − mean)², over the axes", "dx = 2g · (x − mean)");
 static LOGSUMEXP: Op =
     Op::new("logsumexp", &["x"]).formula("y = ln Σ e^x, over the axis", "dx = g · e^(x − y)");
 static NORM: Op = Op::new("norm", &["x"]).formula("y = √(Σ x²)", "dx = g · x / y");
@@ -269,6 +271,11 @@ impl<T: Real> Var<T> {
     /// `Σ(x - mean)²` over axes.
     #[track_caller]
     fn squared_deviations(&self, axes: AxisSet) -> Var<T> {
+        if !is_recorded(&[Some(self)]) {
+            // Without tensors of deviations.
+            let sums = self.value().squared_deviations("var", axes);
+            return constant_result(&SQUARED_DEVIATIONS, sums, &[Some(self)]);
+        }
         let off = self.sub(&self.mean_keepdim(axes));
         // The mean is rounded. Its rounding error is the mean of the deviations, which is
         // subtracted.

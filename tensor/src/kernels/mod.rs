@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | `elementwise` | `Elementwise`: K numbers to one | unary, binary, ternary operations and their VJPs |
 //! | `reduce` | `Reducer`: many numbers to one | sum, prod, max, min over any axes |
+//! | `reduce_terms` | `Reducer` of `Elementwise` terms | norms, variances, logsumexp |
 //! | `rows` | `RowKernel`: K rows to one row | softmax, norms, cumsum and their VJPs |
 //! | [`update`] | [`update::Update`]: W numbers replaced in place | gradient accumulation, optimizers |
 //! | [`square_sums()`] | sums of squares of many tensors | gradient norms |
@@ -43,6 +44,7 @@ pub(crate) mod integers;
 mod lane_arrays;
 mod real;
 pub(crate) mod reduce;
+pub(crate) mod reduce_terms;
 pub(crate) mod rows;
 mod square_sums;
 pub mod update;

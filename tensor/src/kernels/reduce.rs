@@ -17,9 +17,9 @@ use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::settings;
 use crate::shape::{Axes, AxisSet, Shape};
-use crate::simd::{Kernel, Lanes, Level};
+use crate::simd::{F32_LANES, Kernel, Lanes, Level, prefetch_l1};
 use crate::tensor::Tensor;
-use crate::transpose::{SIDE, TILE, Tiles, transpose};
+use crate::transpose::{SIDE, Tiles, transpose};
 
 /// A reduction on lanes: `init`, then `step` for each element, and `combine` for partial results.
 pub trait Reducer<T: Real>: Copy + Send + Sync {
@@ -34,12 +34,12 @@ pub trait Reducer<T: Real>: Copy + Send + Sync {
 }
 
 const BLOCK: usize = 4096;
-const PIECE: usize = 16 * BLOCK;
+pub(super) const PIECE: usize = 16 * BLOCK;
 /// At least the number of binary digits of the number of blocks in a piece.
 const CARRIES: usize = 5;
-const ROWS: usize = 256;
+pub(super) const ROWS: usize = 256;
 /// Rows shorter than this are reduced several at a time.
-const NARROW: usize = 64;
+pub(super) const NARROW: usize = 64;
 
 /// Reduces `x` over `axes`, which are removed.
 #[inline(never)]
@@ -321,34 +321,74 @@ impl<T: Real, F: Reducer<T>> Kernel<T> for OuterReduction<'_, T, F> {
         let (width, stride) = (out.len(), nest.stride(0));
         out.fill(F::init());
         let mut cursor = nest.cursor(first * width);
-        let mut buffer = [T::ZERO; TILE];
-        // Rows that are adjacent in memory, column by column, are transposed.
-        let is_transposed = stride != 1 && nest.step(0) == 1 && nest.run_len() == width;
-        let together = if is_transposed { SIDE } else { 1 };
-        for above in (0..rows).step_by(together) {
-            if above > 0 && together > 1 {
-                cursor = nest.cursor((first + above) * width);
+        // Rows that are adjacent in memory, column by column, are transposed in registers.
+        if stride != 1 && nest.step(0) == 1 && nest.run_len() == width {
+            let mut left = rows;
+            while left > 0 {
+                let (count, _, [start]) = cursor.next_runs(left * width);
+                step_columns(s, op, (data, start, stride), count, out);
+                left -= count;
             }
-            let together = together.min(rows - above);
+            return;
+        }
+        let mut buffer = [T::ZERO; SIDE];
+        for _ in 0..rows {
             let mut done = 0;
             while done < width {
                 let most = if stride == 1 { width } else { SIDE };
                 let (n, [start]) = cursor.next(most.min(width - done));
-                let x = if stride == 1 {
+                let row = if stride == 1 {
                     &data[start..start + n]
-                } else if together == 1 {
+                } else {
                     gather(data, start, stride, &mut buffer[..n]);
                     &buffer[..n]
-                } else {
-                    transpose(data, start, stride, [together, n], &mut buffer, n);
-                    &buffer[..together * n]
                 };
-                for row in x.chunks_exact(n) {
-                    step_row(s, op, row, &mut out[done..done + n]);
-                }
+                step_row(s, op, row, &mut out[done..done + n]);
                 done += n;
             }
         }
+    }
+}
+
+/// Adds rows to accumulators. Their columns, of `rows` elements, are contiguous and `stride` apart from `start`.
+#[inline(always)]
+fn step_columns<T: Real, S: Lanes<T>, F: Reducer<T>>(
+    s: S,
+    op: F,
+    (data, start, stride): (&[T], usize, isize),
+    rows: usize,
+    out: &mut [T],
+) {
+    for left in (0..out.len()).step_by(S::N) {
+        let columns = S::N.min(out.len() - left);
+        let mut acc = s.load_or(&out[left..left + columns], F::init());
+        for top in (0..rows).step_by(S::N) {
+            let n = S::N.min(rows - top);
+            let first = (start + top) as isize + left as isize * stride;
+            let mut square = [s.splat(F::init()); F32_LANES];
+            // Loops of known length keep the square in registers.
+            if n == S::N && columns == S::N {
+                for j in 0..S::N {
+                    let at = first + j as isize * stride;
+                    square[j] = s.load(&data[at as usize..]);
+                    // The next columns: their lines follow no pattern that the hardware recognises.
+                    prefetch_l1(data.as_ptr().wrapping_offset(at + S::N as isize * stride));
+                }
+                let square = s.transpose(square);
+                for i in 0..S::N {
+                    acc = op.step(s, acc, square[i]);
+                }
+            } else {
+                for j in 0..columns {
+                    let at = (first + j as isize * stride) as usize;
+                    square[j] = s.load_or(&data[at..at + n], F::init());
+                }
+                for row in &s.transpose(square)[..n] {
+                    acc = op.step(s, acc, *row);
+                }
+            }
+        }
+        s.store_part(acc, &mut out[left..left + columns]);
     }
 }
 
@@ -410,6 +450,34 @@ pub fn reduce_with<A: Element, R: Element>(
             }
         });
         observe::end(call, || describe::<A, R>(name, "element by element", None, x, shape.numel()));
+    })
+}
+
+/// [`reduce_with`] where `f` reads all elements, some more than once: lines that are not contiguous are copied.
+#[inline(never)]
+#[track_caller]
+pub fn reduce_lines<A: Element, R: Element>(
+    name: &'static str,
+    x: &Tensor<A>,
+    axes: AxisSet,
+    f: impl Fn(&[A]) -> R + Send + Sync,
+) -> Tensor<R> {
+    let shape = x.shape().reduced(axes, false);
+    if shape.numel() > 0 {
+        check_not_empty(name, x.shape(), axes);
+    }
+    let call = observe::begin();
+    let lines = x.permute(axes.moved_last(x.rank())).contiguous();
+    let data = lines.as_slice();
+    let len = data.len() / shape.numel().max(1);
+    Tensor::build(name, shape, |out| {
+        let each = Cost::CHEAP.times(len.max(1));
+        par::fill(out, Cost::CHEAP.units_per_chunk(len), each, |first, out| {
+            for (i, y) in out.iter_mut().enumerate() {
+                *y = f(&data[(first + i) * len..][..len]);
+            }
+        });
+        observe::end(call, || describe::<A, R>(name, "lines", None, x, shape.numel()));
     })
 }
 

@@ -4,7 +4,7 @@ use crate::cost::Cost;
 use crate::element::Integer;
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;
-use crate::kernels::reduce::reduce_with;
+use crate::kernels::reduce::reduce_lines;
 use crate::par;
 use crate::shape::{Axes, AxisSet};
 use crate::tensor::Tensor;
@@ -93,15 +93,21 @@ impl<T: Real> Tensor<T> {
         if lo == hi {
             (lo, hi) = (lo - 1.0, hi + 1.0);
         }
-        let mut counts = vec![0u64; bins];
-        for x in x.as_slice() {
-            let x = x.to_f64();
-            if lo <= x && x <= hi {
-                let at = ((x - lo) / (hi - lo) * bins as f64) as usize;
-                counts[at.min(bins - 1)] += 1;
+        let chunk = Cost::SCALAR.chunk_len().max(bins);
+        let parts: Vec<&[T]> = x.as_slice().chunks(chunk).collect();
+        let parts = par::map(parts.len(), chunk, Cost::SCALAR, |i| {
+            let mut counts = vec![0u64; bins];
+            for x in parts[i] {
+                let x = x.to_f64();
+                if lo <= x && x <= hi {
+                    let at = ((x - lo) / (hi - lo) * bins as f64) as usize;
+                    counts[at.min(bins - 1)] += 1;
+                }
             }
-        }
-        Tensor::from_vec(counts.into_iter().map(|n| T::from_f64(n as f64)).collect(), [bins])
+            counts
+        });
+        let count = |i| parts.iter().map(|counts| counts[i]).sum::<u64>() as f64;
+        Tensor::from_vec((0..bins).map(|i| T::from_f64(count(i))).collect(), [bins])
     }
 
     /// The `q`-quantile over axes, which are removed: that part of the elements is smaller. Between two
@@ -158,8 +164,8 @@ impl<T: Real> Tensor<T> {
             format!("an axis of {:?} is empty, so it has no such element", self.shape())
         })
         .or_panic();
-        reduce_with(op, self, axes, false, |line| {
-            let mut line: Vec<T> = line.collect();
+        reduce_lines(op, self, axes, |line| {
+            let mut line = line.to_vec();
             match line.iter().find(|x| x.is_nan()) {
                 Some(&nan) => nan,
                 None => f(&mut line),

@@ -17,6 +17,7 @@ mod index;
 mod join;
 pub mod linear;
 mod linear_loss;
+mod logit_loss;
 pub mod loss;
 mod mask;
 pub mod matmul;

@@ -1,5 +1,6 @@
 //! Random tensors, and dropout.
 
+use crate::box_muller::box_muller;
 use crate::cost::Cost;
 use crate::element::{DType, Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
@@ -9,29 +10,50 @@ use crate::par;
 use crate::random::{Key, Rng, below, draws, threshold, unit, unit_f32};
 use crate::settings;
 use crate::shape::{IntoShape, Shape};
-use crate::simd::inlined;
+use crate::simd::{inlined, prefetch_l1};
 use crate::tensor::Tensor;
-use std::f64::consts::TAU;
 
-/// A tensor whose elements are computed in pairs from the blocks of a key.
+/// Elements that are computed together.
+const BLOCK: usize = 256;
+
+/// A tensor whose elements are computed from the bits of a key: `f` is given a block of elements, and the bits of
+/// at least as many.
 #[track_caller]
-fn from_pairs<T: Element>(
+fn from_bits<T: Element>(
     op: &'static str,
     shape: Shape,
     key: Key,
     cost: Cost,
-    f: impl Fn([u64; 2]) -> [T; 2] + Send + Sync,
+    f: impl Fn(&[u64; BLOCK], &mut [T]) + Send + Sync,
 ) -> Tensor<T> {
-    let call = observe::begin();
+    let (call, level) = (observe::begin(), settings::level());
     let out = Tensor::build(op, shape, |out| {
         par::fill(out, cost.chunk_len(), cost, |first, out| {
-            for (block, out) in (first as u64 / 2..).zip(out.chunks_mut(2)) {
-                out.copy_from_slice(&f(key.pair(block))[..out.len()]);
+            let mut bits = [0; BLOCK];
+            for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+                let needed = out.len().next_multiple_of(2);
+                key.fill_bits(level, (first + i * BLOCK) as u64, &mut bits[..needed]);
+                f(&bits, out);
             }
         });
     });
-    observe::end(call, || out.moved(op, "Philox, element by element", 0));
+    observe::end(call, || KernelCall { level: Some(level.name()), ..out.moved(op, "Philox", 0) });
     out
+}
+
+/// [`from_bits`], one by one.
+#[track_caller]
+fn from_each<T: Element>(
+    op: &'static str,
+    shape: Shape,
+    key: Key,
+    f: impl Fn(u64) -> T + Send + Sync,
+) -> Tensor<T> {
+    from_bits(op, shape, key, Cost::COSTLY, |bits, out| {
+        for (y, &bits) in out.iter_mut().zip(bits) {
+            *y = f(bits);
+        }
+    })
 }
 
 fn probability(op: &'static str, p: f64) -> Result<f64> {
@@ -58,7 +80,7 @@ impl<T: Real> Tensor<T> {
             DType::F32 => T::from_f64(unit_f32(bits).into()),
             _ => T::from_f64(unit(bits)),
         };
-        from_pairs("rand", shape.into(), rng.key(), Cost::SCALAR, |[a, b]| [number(a), number(b)])
+        from_each("rand", shape.into(), rng.key(), number)
     }
 
     /// Uniform in `[lo, hi)`, or all `lo` if the bounds are equal.
@@ -78,9 +100,7 @@ impl<T: Real> Tensor<T> {
             let x = T::from_f64(lo + width * unit(bits));
             if x < end { x } else { first }
         };
-        from_pairs("uniform", shape.into(), rng.key(), Cost::SCALAR, |[a, b]| {
-            [number(a), number(b)]
-        })
+        from_each("uniform", shape.into(), rng.key(), number)
     }
 
     /// Standard normal, by the transform of Box and Muller (1958) in `f64`:
@@ -93,11 +113,14 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn randn(shape: impl IntoShape, rng: &mut Rng) -> Tensor<T> {
-        let cost = Cost::SCALAR.times(10);
-        from_pairs("randn", shape.into(), rng.key(), cost, |[a, b]| {
-            let radius = (-2.0 * libm::log(1.0 - unit(a))).sqrt();
-            let (sin, cos) = libm::sincos(TAU * unit(b));
-            [T::from_f64(radius * cos), T::from_f64(radius * sin)]
+        let level = settings::level();
+        from_bits("randn", shape.into(), rng.key(), Cost::SCALAR, |bits, out| {
+            let mut normal = [0.0; BLOCK];
+            let needed = out.len().next_multiple_of(2);
+            box_muller(level, &bits[..needed], &mut normal[..needed]);
+            for (y, &x) in out.iter_mut().zip(&normal) {
+                *y = T::from_f64(x);
+            }
         })
     }
 
@@ -226,8 +249,18 @@ impl<I: Integer> Tensor<I> {
         let mut draw = draws(rng.key());
         let mut out = Tensor::indices(n);
         let order = out.make_mut();
-        for left in (2..=n).rev() {
-            order.swap(left - 1, below(left as u64, &mut draw) as usize);
+        // Some positions ahead, so that they can be prefetched.
+        let (mut left, mut others) = (n, [0; 64]);
+        while left > 1 {
+            let others = &mut others[..64.min(left - 1)];
+            for (i, other) in others.iter_mut().enumerate() {
+                *other = below((left - i) as u64, &mut draw) as usize;
+                prefetch_l1(&order[*other]);
+            }
+            for &other in &*others {
+                left -= 1;
+                order.swap(left, other);
+            }
         }
         out
     }
@@ -248,6 +281,6 @@ impl<I: Integer> Tensor<I> {
             let offset = (u128::from(bits) * count.unsigned_abs()) >> 64;
             I::from_i128(lo.to_i128() + offset as i128)
         };
-        from_pairs("randint", shape, rng.key(), Cost::SCALAR, |[a, b]| [number(a), number(b)])
+        from_each("randint", shape, rng.key(), number)
     }
 }

@@ -4,8 +4,10 @@
 use crate::cost::Cost;
 use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
-use crate::kernels::elementwise::zip_with;
-use crate::kernels::reduce::{self, Reducer, reduce, reduce_with};
+use crate::formula::Expr;
+use crate::kernels::elementwise::{Elementwise, zip_with};
+use crate::kernels::reduce::{self, Reducer, reduce, reduce_lines, reduce_with};
+use crate::kernels::reduce_terms::reduce_terms;
 use crate::kernels::{Case, Number, Real, case, integers};
 use crate::ops::mask::count;
 use crate::par;
@@ -63,6 +65,35 @@ fold!(Sum, T::ZERO, add, sum, SumCase, Some(0), i128::checked_add);
 fold!(Product, T::ONE, mul, product, ProductCase, Some(1), i128::checked_mul);
 fold!(Max, T::NEG_INFINITY, max, max_lane, MaxCase, None, |a: i128, b| Some(a.max(b)));
 fold!(Min, T::INFINITY, min, min_lane, MinCase, None, |a: i128, b| Some(a.min(b)));
+
+/// The terms of a sum.
+macro_rules! terms {
+    ($($name:ident, $cost:ident, |$($x:ident),+| $f:expr;)+) => {$(
+        #[derive(Clone, Copy)]
+        struct $name;
+
+        impl<T: Real> Elementwise<T, { [$(stringify!($x)),+].len() }> for $name {
+            const COST: Cost = Cost::$cost;
+            #[inline(always)]
+            fn f<S: Lanes<T>>(
+                self,
+                [$($x),+]: [Expr<T, S>; { [$(stringify!($x)),+].len() }],
+            ) -> Expr<T, S> {
+                $f
+            }
+        }
+    )+};
+}
+
+terms! {
+    Squared, MOVE, |x| x * x;
+    Deviation, MOVE, |x, mean| x - mean;
+    SquaredDeviation, CHEAP, |x, mean, rest| {
+        let d = x - mean - rest;
+        d * d
+    };
+    ExpDeviation, COSTLY, |x, max| (x - max).exp();
+}
 
 /// # Reductions
 impl<T: Number> Tensor<T> {
@@ -137,13 +168,15 @@ impl<T: Number> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn argmax(&self, axes: impl Axes) -> Tensor<i64> {
-        reduce_with("argmax", self, axes, true, |line| best(line, |new, old| new > old))
+        let axes = axes.resolve("argmax", self.shape()).or_panic();
+        reduce_lines("argmax", self, axes, |line| best(line, |new, old| new > old))
     }
 
     /// As [`Tensor::argmax`] for the smallest element.
     #[track_caller]
     pub fn argmin(&self, axes: impl Axes) -> Tensor<i64> {
-        reduce_with("argmin", self, axes, true, |line| best(line, |new, old| new < old))
+        let axes = axes.resolve("argmin", self.shape()).or_panic();
+        reduce_lines("argmin", self, axes, |line| best(line, |new, old| new < old))
     }
 
     /// The sum of the main diagonal of the last two axes.
@@ -220,17 +253,22 @@ impl<T: Real> Tensor<T> {
         correction: usize,
     ) -> (Tensor<T>, Option<Tensor<T>>) {
         let axes = axes.resolve(op, self.shape()).or_panic();
-        let kept = self.shape().reduced(axes, true);
-        let count = |n: usize| T::from_f64(n as f64);
-        let all = self.count(axes);
-        let center = |x: &Tensor<T>| {
-            let mean = reduce(op, Sum, x, axes) / count(all);
-            x.sub(&mean.reshape(kept))
-        };
-        // Twice, since the mean of large numbers has a rounding error: the mean of the deviations.
-        let squares = |x: &Tensor<T>| reduce(op, Sum, &center(&center(x)).square(), axes);
+        let squares = |x: &Tensor<T>| x.squared_deviations(op, axes);
         let (sums, scales) = self.sums_of_powers(op, axes, 32, squares);
-        (sums / count(all.saturating_sub(correction)), scales)
+        let n = self.count(axes).saturating_sub(correction);
+        (sums / T::from_f64(n as f64), scales)
+    }
+
+    /// `Σ(x - mean)²` over axes.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn squared_deviations(&self, op: &'static str, axes: AxisSet) -> Tensor<T> {
+        let kept = self.shape().reduced(axes, true);
+        let mean_of = |sum: Tensor<T>| (sum / T::from_f64(self.count(axes) as f64)).reshape(kept);
+        let mean = mean_of(reduce(op, Sum, self, axes));
+        // The mean of large numbers has a rounding error: the mean of the deviations.
+        let rest = mean_of(reduce_terms(op, Sum, Deviation, [self, &mean], axes));
+        reduce_terms(op, Sum, SquaredDeviation, [self, &mean, &rest], axes)
     }
 
     /// Sums over axes of powers of the elements; where such a sum overflows or vanishes, of the elements times
@@ -293,7 +331,8 @@ impl<T: Real> Tensor<T> {
         // An infinite maximum is not subtracted: inf - inf is NaN.
         let max = finite_or_zero(&reduce("logsumexp", Max, self, axes));
         let kept = self.shape().reduced(axes, true);
-        self.sub(&max.reshape(kept)).exp().sum(axes).ln().add(&max)
+        let terms = [self, &max.reshape(kept)];
+        reduce_terms("logsumexp", Sum, ExpDeviation, terms, axes).ln().add(&max)
     }
 
     /// The Euclidean norm over axes, `√Σx²`; [`Tensor::vector_norm`] takes other exponents.
@@ -306,7 +345,7 @@ impl<T: Real> Tensor<T> {
     #[doc(hidden)]
     #[track_caller]
     pub fn norm_and_scales(&self, axes: AxisSet) -> (Tensor<T>, Option<Tensor<T>>) {
-        let squares = |x: &Tensor<T>| reduce("norm", Sum, &x.square(), axes);
+        let squares = |x: &Tensor<T>| reduce_terms("norm", Sum, Squared, [x], axes);
         let (sums, scales) = self.sums_of_powers("norm", axes, 0, squares);
         (sums.sqrt().unscaled(&scales), scales)
     }
@@ -372,17 +411,21 @@ fn finite_or_zero<T: Real>(x: &Tensor<T>) -> Tensor<T> {
 }
 
 /// The first index of the largest element by the order `is_better`; the first NaN if there is one.
-fn best<T: Element>(line: &mut dyn Iterator<Item = T>, is_better: impl Fn(T, T) -> bool) -> i64 {
-    let (mut at, mut best) = (0, None);
-    for (i, x) in line.enumerate() {
-        if is_nan(x) {
-            return i as i64;
-        }
-        if best.is_none_or(|old| is_better(x, old)) {
-            (at, best) = (i as i64, Some(x));
+fn best<T: Element>(line: &[T], is_better: impl Fn(T, T) -> bool) -> i64 {
+    // The compiler vectorises these loops.
+    const LANES: usize = 32;
+    let (mut lanes, mut has_nan) = ([line[0]; LANES], false);
+    for part in line.chunks(LANES) {
+        for (best, &x) in lanes.iter_mut().zip(part) {
+            *best = if is_better(x, *best) { x } else { *best };
+            has_nan |= is_nan(x);
         }
     }
-    at
+    let best = lanes.into_iter().fold(line[0], |a, b| if is_better(b, a) { b } else { a });
+    let is_found = |&x: &T| if has_nan { is_nan(x) } else { x == best };
+    let among = |part: &[T]| part.iter().fold(false, |any, x| any | is_found(x));
+    let at = line.chunks(LANES).position(among).unwrap_or(0) * LANES;
+    (at + line[at..].iter().position(is_found).unwrap_or(0)) as i64
 }
 
 /// NaN is the only number that differs from itself.

@@ -87,6 +87,8 @@ fn histograms_count_bounds_and_leave_out_nan() {
     assert_eq!(x.histc(2, 0.0, 2.0).to_vec(), [2.0, 3.0]);
     assert_eq!(Tensor::from([3.0f64; 4]).histc(2, 0.0, 0.0).to_vec(), [0.0, 4.0]);
     assert_eq!(Tensor::<f64>::zeros([0]).histc(3, 0.0, 0.0).to_vec(), [0.0; 3]);
+    let many = Tensor::<f32>::from_fn([100_000], |i| (i[0] % 10) as f32);
+    assert_eq!(many.histc(9, 0.0, 9.0).to_vec(), [1e4, 1e4, 1e4, 1e4, 1e4, 1e4, 1e4, 1e4, 2e4]);
     assert_eq!(Tensor::<i64>::zeros([0]).bincount(0).to_vec(), [0i64; 0]);
     assert_eq!(*Tensor::<f64>::zeros([2, 3]).nonzero().shape(), [0, 2]);
     assert_eq!(*Tensor::scalar(true).nonzero().shape(), [1, 0]);

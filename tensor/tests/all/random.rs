@@ -1,6 +1,7 @@
 //! Random tensors: independent of the number of threads, with the documented distributions.
 
 use rand::{Rng as _, RngExt, SeedableRng};
+use retrograd_tensor::internals::box_muller;
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
@@ -123,6 +124,49 @@ fn numbers_are_functions_of_key_and_index() {
     assert_eq!(x.to_vec(), (0..7).map(|i| key.uniform(i)).collect::<Vec<_>>());
     let y = Tensor::<f32>::rand([7], &mut Rng::from_state((9, 3)));
     assert_eq!(y.to_vec(), (0..7).map(|i| key.uniform_f32(i)).collect::<Vec<_>>());
+}
+
+/// The bits of the transform by `libm`, on every level, for random bits and for angles and radii at the edges.
+#[test]
+fn normal_numbers_are_those_of_libm() {
+    let key = Key::new(1, 2);
+    let mut bits: Vec<u64> = (0..200_000).map(|i| key.bits(i)).collect();
+    for eighth in 0..=8u64 {
+        let at = eighth.wrapping_shl(61);
+        for distance in (11..64).map(|shift| 1u64 << shift) {
+            for near in [at.wrapping_sub(distance), at, at.wrapping_add(distance)] {
+                bits.extend([near, near, near.wrapping_neg(), near]);
+            }
+        }
+    }
+    let unit = |bits: u64| (bits >> 11) as f64 / (1u64 << 53) as f64;
+    let by_libm = |pair: &[u64]| {
+        let radius = (-2.0 * libm::log(1.0 - unit(pair[0]))).sqrt();
+        let (sin, cos) = libm::sincos(std::f64::consts::TAU * unit(pair[1]));
+        [radius * cos, radius * sin].map(f64::to_bits)
+    };
+    let expected: Vec<u64> = bits.chunks_exact(2).flat_map(by_libm).collect();
+    for level in Level::available() {
+        let mut out = vec![0.0; bits.len()];
+        box_muller(level, &bits, &mut out);
+        assert!(out.iter().map(|x| x.to_bits()).eq(expected.iter().copied()), "{level}");
+    }
+    let drawn = Tensor::<f64>::randn([301], &mut Rng::from_state((1, 2)));
+    assert!(drawn.to_vec().iter().map(|x| x.to_bits()).eq(expected[..301].iter().copied()));
+}
+
+/// Fisher and Yates, with one draw for each position.
+#[test]
+fn permutations_are_those_of_their_draws() {
+    for n in [0usize, 1, 2, 63, 64, 65, 66, 1000] {
+        let (key, mut order) = (Key::new(5, 6), (0..n as i64).collect::<Vec<_>>());
+        for (draw, left) in (2..=n).rev().enumerate() {
+            let below = (u128::from(key.bits(draw as u64)) * left as u128) >> 64;
+            order.swap(left - 1, below as usize);
+        }
+        let drawn = Tensor::<i64>::randperm(n, &mut Rng::from_state((5, 6)));
+        assert_eq!(drawn.to_vec(), order);
+    }
 }
 
 #[test]

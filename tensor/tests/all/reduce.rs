@@ -418,3 +418,65 @@ fn reductions_over_several_axes_and_with_kept_axes() {
         assert_eq!(*big.all_keepdim(axes).shape(), shape);
     }
 }
+
+/// Large tensors in row-major order and in other orders of memory, forwards and backwards.
+fn in_memory_orders(dims: [usize; 3]) -> Vec<Tensor<f32>> {
+    let x = Rng(3).normals::<f32>(&dims);
+    let orders = [[0, 1, 2], [0, 2, 1], [2, 1, 0], [1, 2, 0]];
+    let mut all = vec![x.flip([0, 2]).contiguous().flip([0, 2])];
+    for order in orders {
+        let mut back = [0; 3];
+        (0..3).for_each(|i| back[order[i] as usize] = i as isize);
+        all.push(x.permute(order).contiguous().permute(back));
+    }
+    all
+}
+
+/// Sums keep their logical order, also where columns are read in squares and a reduced axis ends within one.
+#[test]
+fn reductions_do_not_depend_on_the_order_of_memory() {
+    for dims in [[3, 300, 70], [2, 33, 65], [300, 2, 130], [1, 600, 64], [70, 17, 9]] {
+        let all = in_memory_orders(dims);
+        for level in Level::available() {
+            for axes in [vec![0], vec![1], vec![2], vec![0, 1], vec![1, 2], vec![0, 2]] {
+                let results = |x: &Tensor<f32>| [x.sum(&axes[..]), x.max(&axes[..])];
+                let [sum, max] = with_level(level, || results(&all[0].contiguous()));
+                for x in &all {
+                    let [other_sum, other_max] = with_level(level, || results(x));
+                    same(&format!("sum {axes:?} {level}"), &other_sum, &sum);
+                    same(&format!("max {axes:?} {level}"), &other_max, &max);
+                }
+            }
+        }
+    }
+}
+
+/// Sums of terms have the bits of sums of a tensor of all terms, for any number of threads.
+#[test]
+fn reductions_of_terms_are_those_of_tensors() {
+    let shapes = [[1, 1, 200_000], [3, 1, 70_000], [1, 700, 200], [1, 70_000, 3], [300, 7, 90]];
+    for dims in shapes.into_iter().chain([[40, 50, 60], [2, 90_000, 1], [1, 3, 70_000]]) {
+        for x in in_memory_orders(dims) {
+            for axes in [&[0][..], &[1], &[2], &[0, 1], &[1, 2], &[0, 2], &[0, 1, 2]] {
+                let off = x.sub(&x.mean_keepdim(axes));
+                let off = off.sub(&off.mean_keepdim(axes));
+                let var = &off.square().sum(axes) / x.count(x_axes(axes)) as f32;
+                let top = x.max(axes);
+                let kept = x.max_keepdim(axes);
+                let terms = x.sub(&kept).exp().sum(axes).ln().add(&top);
+                let norm = x.square().sum(axes).sqrt();
+                for threads in [1, 3] {
+                    with_threads(threads, || {
+                        same("var", &x.var(axes, 0), &var);
+                        same("logsumexp", &x.logsumexp(axes), &terms);
+                        same("norm", &x.norm(axes), &norm);
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn x_axes(axes: &[isize]) -> AxisSet {
+    axes.iter().fold(AxisSet::EMPTY, |set, &i| set.insert(i as usize))
+}

@@ -29,19 +29,6 @@ pub(super) fn is_empty<T>(a: &MatRef<'_, T>, b: &MatRef<'_, T>) -> bool {
     a.rows == 0 || b.cols == 0 || a.cols == 0
 }
 
-/// Which kernels matrixmultiply chooses: it detects the CPU by itself, whatever the SIMD level.
-pub(crate) fn matrixmultiply_cpu() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    return match () {
-        () if is_x86_feature_detected!("avx512f") => "AVX-512",
-        () if is_x86_feature_detected!("fma") && is_x86_feature_detected!("avx2") => "AVX2 and FMA",
-        () if is_x86_feature_detected!("avx") => "AVX",
-        () => "SSE2",
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    std::env::consts::ARCH
-}
-
 /// `out = a · b`, or `out += a · b` if `accumulate`, of each product, by matrixmultiply. M, N and K must
 /// not be 0.
 pub(super) fn dgemm(products: &Products<'_, f64>, accumulate: bool, out: &mut MatMut<'_, f64>) {

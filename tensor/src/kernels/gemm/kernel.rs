@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Formatter};
 pub enum GemmKernel {
     /// None: M, N or K is 0.
     Nothing,
-    /// A function of the crate matrixmultiply: `f64`, except with AVX-512 and in portable code.
+    /// A function of the crate matrixmultiply: `f64` on NEON.
     Matrixmultiply,
     /// A few rows times contiguous columns, without packing.
     Skinny,

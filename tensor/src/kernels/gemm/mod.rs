@@ -21,7 +21,7 @@
 //! | `split.rs` | products in split precision, by AMX tiles of `bf16` |
 //! | `amx.rs` | the micro-kernels of AMX |
 //! | `epilogue.rs` | work on blocks of the product while they are in the cache |
-//! | `fallback.rs` | calls into matrixmultiply: `f64` without AVX-512 |
+//! | `fallback.rs` | calls into matrixmultiply: `f64` on NEON |
 //! | `params.rs` | all tuning parameters |
 //! | `kernel.rs` | the kernels that a product may have |
 //! | `report.rs` | what is reported of a product: the kernel that ran, and the partition |

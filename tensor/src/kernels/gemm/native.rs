@@ -13,9 +13,9 @@ use super::rows::RowGemm;
 use super::skinny::SkinnyGemm;
 use crate::element::{DType, Float};
 use crate::matrix::{MatMut, MatRef};
-#[cfg(target_arch = "x86_64")]
-use crate::simd::avx512_f64::Avx512F64;
 use crate::simd::{self, Kernel, Level};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{avx2_f64::Avx2F64, avx512_f64::Avx512F64};
 use std::cell::Cell;
 
 const SUPPORTED: &str = "levels are checked when they are set";
@@ -69,19 +69,23 @@ impl Native for f32 {
 }
 
 impl Native for f64 {
-    fn run<K: Kernel<f64, Out = ()>>(_: Level, kernel: K) {
-        #[cfg(target_arch = "x86_64")]
-        Avx512F64::detect().expect(SUPPORTED).run(kernel);
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = kernel;
+    fn run<K: Kernel<f64, Out = ()>>(level: Level, kernel: K) {
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => Avx512F64::detect().expect(SUPPORTED).run(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => Avx2F64::detect().expect(SUPPORTED).run(kernel),
+            _ => unreachable!("{SUPPORTED}"),
+        }
     }
 
     #[inline]
     fn blocked(level: Level, gemm: BlockedGemm<'_, f64>) {
-        #[cfg(target_arch = "x86_64")]
-        f64::run(level, Tiled::<f64, NR_VECTORS_AVX512>(gemm));
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (level, gemm);
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => f64::run(level, Tiled::<f64, NR_VECTORS_AVX512>(gemm)),
+            _ => f64::run(level, Tiled::<f64, NR_VECTORS>(gemm)),
+        }
     }
 
     fn fallback(products: &Products<'_, f64>, accumulate: bool, out: &mut MatMut<'_, f64>) {
@@ -89,11 +93,11 @@ impl Native for f64 {
     }
 }
 
-/// Whether this library has kernels for products of `T` at a level: on a SIMD level without them,
-/// matrixmultiply multiplies.
+/// Whether this library has kernels for products of `T` at a level: for `f64` on NEON, matrixmultiply
+/// multiplies.
 #[inline]
 pub(super) fn has_kernels<T: Float>(level: Level) -> bool {
-    T::DTYPE == DType::F32 || matches!(level, Level::Avx512 | Level::Scalar)
+    T::DTYPE == DType::F32 || level != Level::Neon
 }
 
 /// `out = a · b`, or `out += a · b` if `accumulate`, of each product, and the epilogue, for operands that
