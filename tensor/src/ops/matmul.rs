@@ -132,7 +132,7 @@ impl<T: Real> Tensor<T> {
             )
         })
         .or_panic();
-        self.mul(other).sum(..)
+        self.sum_of_products(other)
     }
 
     /// Outer product of two vectors: `[n]` and `[m]` give `[n, m]`.

@@ -87,6 +87,7 @@ macro_rules! terms {
 
 terms! {
     Squared, MOVE, |x| x * x;
+    Multiplied, MOVE, |x, y| x * y;
     Deviation, MOVE, |x, mean| x - mean;
     SquaredDeviation, CHEAP, |x, mean, rest| {
         let d = x - mean - rest;
@@ -333,6 +334,12 @@ impl<T: Real> Tensor<T> {
         let kept = self.shape().reduced(axes, true);
         let terms = [self, &max.reshape(kept)];
         reduce_terms("logsumexp", Sum, ExpDeviation, terms, axes).ln().add(&max)
+    }
+
+    /// The inner product of two vectors of equal length.
+    #[track_caller]
+    pub(super) fn sum_of_products(&self, other: &Tensor<T>) -> Tensor<T> {
+        reduce_terms("dot", Sum, Multiplied, [self, other], AxisSet::all(1))
     }
 
     /// The Euclidean norm over axes, `√Σx²`; [`Tensor::vector_norm`] takes other exponents.

@@ -12,7 +12,7 @@
 //!   creates one, hence the methods on it are safe.
 //!
 //! An `f64` vector has 8 lanes with AVX, whose elementary functions are those of `f32` with more coefficients
-//! ([`math`]): equal bits on AVX2 and AVX-512. On the other levels `f64` serves as a reference: the same
+//! (`math.rs`): equal bits on AVX2 and AVX-512. On the other levels `f64` serves as a reference: the same
 //! formulas run on one lane, with the functions of the standard library.
 
 /// A closure that is compiled into its caller, with the instruction set of the caller.
