@@ -61,20 +61,38 @@ pub trait Element:
     const ONE: Self;
     /// Whether every bit pattern is a value of this type.
     const ANY_BITS: bool;
+
+    /// The same slices, if this type is `f32`: for code that has vectors of it.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn as_f32<'a>(_from: &'a [Self], _to: &'a mut [Self]) -> Option<(&'a [f32], &'a mut [f32])> {
+        None
+    }
 }
 
 macro_rules! element {
-    ($t:ty, $dtype:ident, $zero:expr, $one:expr, $any:expr) => {
+    ($t:ty, $dtype:ident, $zero:expr, $one:expr, $any:expr $(, $as_f32:item)?) => {
         impl Element for $t {
             const DTYPE: DType = DType::$dtype;
             const ZERO: Self = $zero;
             const ONE: Self = $one;
             const ANY_BITS: bool = $any;
+            $($as_f32)?
         }
     };
 }
 
-element!(f32, F32, 0.0, 1.0, true);
+element!(
+    f32,
+    F32,
+    0.0,
+    1.0,
+    true,
+    #[inline(always)]
+    fn as_f32<'a>(from: &'a [f32], to: &'a mut [f32]) -> Option<(&'a [f32], &'a mut [f32])> {
+        Some((from, to))
+    }
+);
 element!(f64, F64, 0.0, 1.0, true);
 element!(i64, I64, 0, 1, true);
 element!(u32, U32, 0, 1, true);

@@ -166,6 +166,12 @@ pub fn gather<T: Copy>(data: &[T], start: usize, stride: isize, out: &mut [T]) {
                 *y = x; // `fill` may stay a call
             }
         }
+        -1 => {
+            let source = &data[start + 1 - out.len()..start + 1];
+            for (x, y) in out.iter_mut().rev().zip(source) {
+                *x = *y;
+            }
+        }
         _ => {
             let mut at = start as isize;
             for x in out {

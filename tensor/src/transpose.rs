@@ -6,12 +6,14 @@
 //! axis.
 
 use crate::cost::Cost;
+use crate::element::Element;
 use crate::loop_nest::{LoopNest, gather};
 use crate::par;
-use crate::simd::prefetch_l1;
+use crate::settings;
+use crate::simd::{F32_LANES, Kernel, Lanes, dispatch_f32, prefetch_l1};
 
 /// Rows and columns that are transposed together: a cache line of `f32`.
-const LINE: usize = 16;
+const LINE: usize = F32_LANES;
 /// Rows and columns of a tile. Each page of memory is visited once a tile, so it should have several lines of it:
 /// finding a page takes longer than reading a line.
 pub const SIDE: usize = 64;
@@ -20,7 +22,99 @@ pub const TILE: usize = SIDE * SIDE;
 
 /// `out[i * width + j] = data[start + i + j * stride]` for `rows × columns` elements: columns are contiguous
 /// in `data`, rows in `out`.
-pub fn transpose<T: Copy + Default>(
+pub fn transpose<T: Element>(
+    data: &[T],
+    start: usize,
+    stride: isize,
+    size: [usize; 2],
+    out: &mut [T],
+    width: usize,
+) {
+    if let Some((data, out)) = T::as_f32(data, &mut *out) {
+        dispatch_f32(settings::level(), InSquares { data, start, stride, size, out, width });
+    } else {
+        (0..size[1]).step_by(LINE).for_each(|left| {
+            let columns = LINE.min(size[1] - left);
+            let start = start.wrapping_add_signed(left as isize * stride);
+            prefetch(data, start, stride, [size[0], columns], &out[left..], width);
+            for top in (0..size[0]).step_by(LINE) {
+                let size = [LINE.min(size[0] - top), columns];
+                square(data, start + top, stride, size, &mut out[top * width + left..], width);
+            }
+        });
+    }
+}
+
+/// [`transpose`] of `f32`, in registers.
+struct InSquares<'a> {
+    data: &'a [f32],
+    start: usize,
+    stride: isize,
+    size: [usize; 2],
+    out: &'a mut [f32],
+    width: usize,
+}
+
+impl Kernel<f32> for InSquares<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<f32>>(self, s: S) {
+        let InSquares { data, start, stride, size: [rows, columns], out, width } = self;
+        let mut left = 0;
+        while left < columns {
+            let m = LINE.min(columns - left);
+            let start = start.wrapping_add_signed(left as isize * stride);
+            prefetch(data, start, stride, [rows, m], &out[left..], width);
+            let mut top = 0;
+            while top < rows {
+                let (n, start) = (LINE.min(rows - top), start + top);
+                let out = &mut out[top * width + left..];
+                if m < LINE || n < LINE {
+                    square(data, start, stride, [n, m], out, width);
+                } else {
+                    let mut v = [s.splat(0.0); LINE];
+                    for j in 0..LINE {
+                        v[j] = s.load(&data[start.wrapping_add_signed(j as isize * stride)..]);
+                    }
+                    let v = s.transpose(v);
+                    for i in 0..LINE {
+                        s.store(v[i], &mut out[i * width..]);
+                    }
+                }
+                top += LINE;
+            }
+            left += LINE;
+        }
+    }
+}
+
+/// Prefetches the next columns, whose lines follow no pattern that the hardware recognises, and where they go.
+#[inline(always)]
+fn prefetch<T>(
+    data: &[T],
+    start: usize,
+    stride: isize,
+    [rows, columns]: [usize; 2],
+    out: &[T],
+    width: usize,
+) {
+    for j in 0..columns as isize {
+        let offset = start as isize + (j + LINE as isize) * stride;
+        let next = data.as_ptr().wrapping_offset(offset);
+        for i in (0..rows).step_by(LINE) {
+            prefetch_l1(next.wrapping_add(i));
+        }
+    }
+    let next = out.as_ptr().wrapping_add(LINE);
+    for i in 0..rows {
+        prefetch_l1(next.wrapping_add(i * width));
+    }
+}
+
+/// [`transpose`] of at most `LINE × LINE` elements.
+#[inline(never)]
+fn square<T: Element>(
     data: &[T],
     start: usize,
     stride: isize,
@@ -28,38 +122,24 @@ pub fn transpose<T: Copy + Default>(
     out: &mut [T],
     width: usize,
 ) {
-    let mut tile = [[T::default(); LINE]; LINE];
-    for left in (0..columns).step_by(LINE) {
-        let m = LINE.min(columns - left);
-        let start = start as isize + left as isize * stride;
-        // The next columns are prefetched: their lines follow no pattern that the hardware recognises.
-        for j in 0..m as isize {
-            let next = data.as_ptr().wrapping_offset(start + (j + LINE as isize) * stride);
-            (0..rows).step_by(LINE).for_each(|i| prefetch_l1(next.wrapping_add(i)));
+    let mut lines = [[T::ZERO; LINE]; LINE];
+    for (j, line) in lines[..columns].iter_mut().enumerate() {
+        let source = &data[start.wrapping_add_signed(j as isize * stride)..][..rows];
+        match <&[T; LINE]>::try_from(source) {
+            Ok(whole) => *line = *whole,
+            Err(_) => line[..rows].copy_from_slice(source),
         }
-        let next = out.as_ptr().wrapping_add(left + LINE);
-        (0..rows).for_each(|i| prefetch_l1(next.wrapping_add(i * width)));
-        for top in (0..rows).step_by(LINE) {
-            let n = LINE.min(rows - top);
-            for (j, line) in tile[..m].iter_mut().enumerate() {
-                let source = &data[(start + j as isize * stride) as usize + top..][..n];
-                match <&[T; LINE]>::try_from(source) {
-                    Ok(whole) => *line = *whole,
-                    Err(_) => line[..n].copy_from_slice(source),
+    }
+    for i in 0..rows {
+        let to = &mut out[i * width..][..columns];
+        // A plain loop of known length: a closure may stay a call.
+        match <&mut [T; LINE]>::try_from(&mut *to) {
+            Ok(whole) => {
+                for j in 0..LINE {
+                    whole[j] = lines[j][i];
                 }
             }
-            for i in 0..n {
-                let to = &mut out[(top + i) * width + left..][..m];
-                // A plain loop of known length: a closure may stay a call.
-                match <&mut [T; LINE]>::try_from(&mut *to) {
-                    Ok(whole) => {
-                        for j in 0..LINE {
-                            whole[j] = tile[j][i];
-                        }
-                    }
-                    Err(_) => to.iter_mut().zip(&tile).for_each(|(y, line)| *y = line[i]),
-                }
-            }
+            Err(_) => to.iter_mut().zip(&lines).for_each(|(y, line)| *y = line[i]),
         }
     }
 }
@@ -133,13 +213,46 @@ impl<'a, const K: usize> Tiles<'a, K> {
     }
 }
 
+/// `out[i * M + j] = data[start + i + j * stride]`, as [`transpose`] for few columns.
+fn interleave<T: Copy, const M: usize>(data: &[T], start: usize, stride: isize, out: &mut [T]) {
+    let (rows, _) = out.as_chunks_mut::<M>();
+    let n = rows.len();
+    let column = |j| &data[start.wrapping_add_signed(j as isize * stride)..][..n];
+    let columns: [&[T]; M] = std::array::from_fn(column);
+    for (i, row) in rows.iter_mut().enumerate() {
+        for j in 0..M {
+            row[j] = columns[j][i];
+        }
+    }
+}
+
+/// [`copy`] where the last axis is short and the one before is contiguous in memory.
+fn copy_interleaved<T: Element>(nest: &LoopNest<1>, data: &[T], out: &mut [T]) {
+    let stride = nest.stride(0);
+    par::fill(out, Cost::MOVE.chunk_len(), Cost::MOVE, |first, part| {
+        let mut cursor = nest.cursor(first);
+        let mut done = 0;
+        while done < part.len() {
+            let (rows, m, [start]) = cursor.next_runs(part.len() - done);
+            let to = &mut part[done..done + rows * m];
+            match m {
+                2 => interleave::<T, 2>(data, start, stride, to),
+                3 => interleave::<T, 3>(data, start, stride, to),
+                4 => interleave::<T, 4>(data, start, stride, to),
+                _ => {
+                    for (i, row) in to.chunks_exact_mut(m).enumerate() {
+                        gather(data, start + i, stride, row);
+                    }
+                }
+            }
+            done += rows * m;
+        }
+    });
+}
+
 /// Writes the elements of an operand in row-major order, for any strides. Returns how.
 #[inline(never)]
-pub fn copy<T: Copy + Default + Send + Sync>(
-    nest: &LoopNest<1>,
-    data: &[T],
-    out: &mut [T],
-) -> &'static str {
+pub fn copy<T: Element>(nest: &LoopNest<1>, data: &[T], out: &mut [T]) -> &'static str {
     if let Some(tiles) = Tiles::new(nest) {
         par::fill(out, tiles.chunk_len(Cost::MOVE), Cost::MOVE, |first, out| {
             tiles.each(first, out, &mut |Tile { start: [start], size }, out| {
@@ -147,6 +260,10 @@ pub fn copy<T: Copy + Default + Send + Sync>(
             });
         });
         return "transposed tiles";
+    }
+    if nest.run_len() < LINE / 2 && nest.stride(0) != 1 && nest.step(0) == 1 {
+        copy_interleaved(nest, data, out);
+        return "interleaved runs";
     }
     par::fill(out, Cost::MOVE.chunk_len(), Cost::MOVE, |first, part| {
         let mut cursor = nest.cursor(first);

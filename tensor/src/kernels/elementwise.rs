@@ -184,7 +184,8 @@ fn with_runs<T: Real, const K: usize>(
     let (short, contiguous) = (access == Access::ShortRuns, access == Access::Contiguous);
     Tensor::build(name, shape, |out| {
         par::fill(out, cost.chunk_len(), cost, |first, out| {
-            let chunk = Chunk { nest: &nest, cursor: nest.cursor(first), data, short, out };
+            let (cursor, held) = (nest.cursor(first), [None; K]);
+            let chunk = Chunk { nest: &nest, cursor, data, short, held, out };
             match contiguous {
                 true => chunk.in_place(prefetches, f),
                 false if chunk.out.len() <= SMALL_BUFFER => chunk.copied::<SMALL_BUFFER>(level, f),
@@ -311,6 +312,8 @@ struct Chunk<'a, T, const K: usize> {
     data: [&'a [T]; K],
     /// Whether runs are so short that several are copied to a buffer and become one.
     short: bool,
+    /// The position of the element that fills the buffer of an operand, if it is one number.
+    held: [Option<usize>; K],
     /// The remaining output.
     out: &'a mut [T],
 }
@@ -356,7 +359,7 @@ impl<'r, T: Real, const K: usize, const N: usize> Kernel<T> for Gather<'r, '_, T
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, _: S) -> Runs<'r, T, K> {
-        let Chunk { nest, cursor, data, short, out } = self.chunk;
+        let Chunk { nest, cursor, data, short, held, out } = self.chunk;
         let most = out.len().min(N);
         let (mut x, mut first, mut steps, mut run_len) = (*data, [0; K], [0; K], 0);
         let mut copy = [true; K];
@@ -370,6 +373,13 @@ impl<'r, T: Real, const K: usize, const N: usize> Kernel<T> for Gather<'r, '_, T
                 let (stride, step) = (nest.stride(k), nest.step(k));
                 if !copy[k] {
                     (first[k], steps[k]) = (start[k], step);
+                    continue;
+                }
+                if stride == 0 && step == 0 && !*short {
+                    if held[k] != Some(start[k]) {
+                        gather(data[k], start[k], 0, &mut self.buffers[k].0);
+                        held[k] = Some(start[k]);
+                    }
                     continue;
                 }
                 let to = &mut self.buffers[k].0[taken..taken + count * len];
@@ -464,7 +474,47 @@ pub fn map_with<A: Element, R: Element>(
     a: &Tensor<A>,
     f: impl Fn(A) -> R + Send + Sync,
 ) -> Tensor<R> {
-    zip_with(name, a, &Tensor::scalar(false), |a, _| f(a))
+    map_slices(name, a, &|x, out| {
+        for (y, &x) in out.iter_mut().zip(x) {
+            *y = f(x);
+        }
+    })
+}
+
+/// A function of slices, at most [`BUFFER`] elements at a time, whatever the strides.
+#[inline(never)]
+#[track_caller]
+pub fn map_slices<A: Element, R: Element>(
+    name: &'static str,
+    a: &Tensor<A>,
+    f: &(dyn Fn(&[A], &mut [R]) + Send + Sync),
+) -> Tensor<R> {
+    let nest = LoopNest::new(a.shape(), [a.layout()]);
+    let (data, stride) = (a.data(), nest.stride(0));
+    let call = observe::begin();
+    Tensor::build(name, *a.shape(), |out| {
+        par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
+            let mut cursor = nest.cursor(first);
+            let mut buffer = [A::ZERO; SMALL_BUFFER];
+            let most = if stride == 1 { BUFFER } else { SMALL_BUFFER };
+            let mut done = 0;
+            while done < out.len() {
+                let (n, [start]) = cursor.next(most.min(out.len() - done));
+                let x = if stride == 1 {
+                    &data[start..start + n]
+                } else {
+                    gather(data, start, stride, &mut buffer[..n]);
+                    &buffer[..n]
+                };
+                f(x, &mut out[done..done + n]);
+                done += n;
+            }
+        });
+        observe::end(call, || {
+            let kernel = if stride == 1 { "contiguous" } else { "strided runs copied" };
+            describe::<R>(name, kernel, *a.shape(), None, 1, a.distinct_bytes())
+        });
+    })
 }
 
 /// [`map_with`] for two operands, broadcast together.

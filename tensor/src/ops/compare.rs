@@ -1,8 +1,10 @@
 //! Comparisons and conversions between element types.
 
 use crate::element::{Element, Float};
-use crate::kernels::elementwise::{map_with, zip_with};
+use crate::kernels::elementwise::{map_slices, map_with, zip_with};
 use crate::ops::binary::TensorOrNumber;
+use crate::settings;
+use crate::simd::{Kernel, Lanes, dispatch_f32};
 use crate::tensor::Tensor;
 
 /// # Comparisons
@@ -72,7 +74,7 @@ impl<T: Element> Tensor<T> {
     where
         T: Cast<U>,
     {
-        map_with("cast", self, T::cast)
+        map_slices("cast", self, &T::cast_all)
     }
 }
 
@@ -107,9 +109,16 @@ impl<T: Float> Tensor<T> {
 }
 
 /// A conversion between element types, see [`Tensor::cast`].
-pub trait Cast<U> {
+pub trait Cast<U>: Copy {
     /// The converted value.
     fn cast(self) -> U;
+
+    /// Converts the elements of a slice.
+    fn cast_all(x: &[Self], out: &mut [U]) {
+        for (y, &x) in out.iter_mut().zip(x) {
+            *y = x.cast();
+        }
+    }
 }
 
 macro_rules! casts {
@@ -135,11 +144,58 @@ macro_rules! casts {
 }
 
 casts! {
-    f32 => f32, f64, i64, u32;
-    f64 => f32, f64, i64, u32;
+    f32 => f32, f64, u32;
+    f64 => f32, f64, u32;
     i64 => f32, f64, i64, u32;
     u32 => f32, f64, i64, u32;
 }
+
+/// The integer part of a number whose magnitude is below 2⁵¹, in arithmetic that every CPU has for vectors.
+#[inline(always)]
+fn truncated(x: f64) -> i64 {
+    // The sum has no bits for the fraction, so it is rounded to the nearest integer.
+    const SHIFT: f64 = 6_755_399_441_055_744.0; // 1.5 · 2⁵²
+    let sum = x + SHIFT;
+    let (nearest, as_float) = (sum.to_bits().wrapping_sub(SHIFT.to_bits()) as i64, sum - SHIFT);
+    let above = i64::from((as_float > x) & (x > 0.0));
+    let below = i64::from((as_float < x) & (x < 0.0));
+    nearest - above + below
+}
+
+/// A loop over [`truncated`], which the compiler vectorises for the instruction set.
+struct Truncate<'a, F>(&'a [F], &'a mut [i64]);
+
+impl<F: Float> Kernel<f32> for Truncate<'_, F> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<f32>>(self, _: S) {
+        for (y, &x) in self.1.iter_mut().zip(self.0) {
+            *y = truncated(x.to_f64());
+        }
+    }
+}
+
+macro_rules! casts_of_floats_to_i64 {
+    ($($from:ty),+) => {$(
+        impl Cast<i64> for $from {
+            fn cast(self) -> i64 {
+                self as i64
+            }
+
+            fn cast_all(x: &[$from], out: &mut [i64]) {
+                if x.iter().fold(true, |all, x| all & (x.abs() < 2_251_799_813_685_248.0)) {
+                    return dispatch_f32(settings::level(), Truncate(x, out));
+                }
+                for (y, &x) in out.iter_mut().zip(x) {
+                    *y = x.cast();
+                }
+            }
+        }
+    )+};
+}
+
+casts_of_floats_to_i64!(f32, f64);
 
 impl Cast<bool> for bool {
     fn cast(self) -> bool {

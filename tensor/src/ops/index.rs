@@ -371,6 +371,12 @@ fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[i64], src:
             let src = &src[first / len * rows.len()..];
             let lines = out.chunks_exact_mut(len * inner).zip(src.chunks_exact(rows.len() * inner));
             for (y, src) in lines {
+                if inner == 1 {
+                    for (&x, &r) in src.iter().zip(rows) {
+                        y[r as usize] += x;
+                    }
+                    continue;
+                }
                 for (x, &r) in src.chunks_exact(inner).zip(rows) {
                     let y = &mut y[r as usize * inner..][..inner];
                     y.iter_mut().zip(x).for_each(|(y, &x)| *y += x);

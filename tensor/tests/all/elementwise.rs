@@ -334,6 +334,21 @@ fn comparisons_of_special_values() {
         assert_eq!((nan.at(&[i]), inf.at(&[i]), finite.at(&[i])), kinds(x), "{x}");
     }
     assert_eq!(Tensor::from([f32::NAN, 300.9, -1e30]).cast::<i64>().to_vec(), [0, 300, i64::MIN]);
+    let near = |x: f64| [x.next_down(), x, x.next_up(), -x.next_down(), -x, -x.next_up()];
+    let numbers = [0.0, 0.5, 1.0, 1.5, 2.5, 7.0, 1e9, 4294967296.0, 2f64.powi(51), 2f64.powi(63)];
+    for size in 1..=numbers.len() {
+        let x: Vec<f64> = numbers[..size].iter().flat_map(|&x| near(x)).collect();
+        let narrow: Vec<f32> = x.iter().map(|&x| x as f32).collect();
+        for level in Level::available() {
+            let casts = || {
+                let x = Tensor::from_vec(x.clone(), [6 * size]).cast::<i64>();
+                (x, Tensor::from_vec(narrow.clone(), [6 * size]).cast::<i64>())
+            };
+            let (wide_cast, narrow_cast) = with_level(level, casts);
+            assert!(wide_cast.to_vec().iter().copied().eq(x.iter().map(|&x| x as i64)));
+            assert!(narrow_cast.to_vec().iter().copied().eq(narrow.iter().map(|&x| x as i64)));
+        }
+    }
     assert_eq!(Tensor::from([f32::NAN, -0.0, 1e-45]).cast::<bool>().to_vec(), [true, false, true]);
     assert_eq!(Tensor::from([i64::MAX, -1]).cast::<u32>().to_vec(), [u32::MAX, u32::MAX]);
 }

@@ -402,3 +402,22 @@ fn a_tensor_can_be_added_to_itself() {
     wide.add_assign(&Tensor::from([1.0, 1.0]));
     assert_eq!(wide.to_vec(), [2.0, 3.0, 2.0, 3.0, 2.0, 3.0]);
 }
+
+/// Copies of tensors whose last axis is short, or backwards, and of more than one chunk.
+#[test]
+fn copies_of_short_and_reversed_axes() {
+    for columns in [1, 2, 3, 4, 5, 7, 8, 17] {
+        let x = Tensor::<f32>::from_fn([3, columns, 33_000], |i| {
+            (i[0] * 1_000_000 + i[1] * 100_000 + i[2]) as f32
+        });
+        for view in
+            [x.permute([0, 2, 1]), x.flip(1).permute([0, 2, 1]), x.flip(2), x.permute([2, 0, 1])]
+        {
+            let (copy, shape) = (view.contiguous(), *view.shape());
+            for i in (0..view.numel()).step_by(997).chain(view.numel() - 40..view.numel()) {
+                let index = [i / shape[2] / shape[1], i / shape[2] % shape[1], i % shape[2]];
+                assert_eq!(copy.as_slice()[i], view.at(&index), "{shape:?} at {index:?}");
+            }
+        }
+    }
+}
