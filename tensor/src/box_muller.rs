@@ -26,7 +26,10 @@ impl Kernel<f32> for BoxMuller<'_> {
 
     #[inline(always)]
     fn run<S: Lanes<f32>>(self, _: S) {
-        for (bits, out) in self.bits.chunks(2 * LANES).zip(self.out.chunks_mut(2 * LANES)) {
+        let BoxMuller { bits, out } = self;
+        for start in (0..bits.len()).step_by(2 * LANES) {
+            let end = bits.len().min(start + 2 * LANES);
+            let (bits, out) = (&bits[start..end], &mut out[start..end]);
             let mut pairs = [[0; 2]; LANES];
             pairs.as_flattened_mut()[..bits.len()].copy_from_slice(bits);
             // The compiler vectorises these loops, with one iteration per lane.

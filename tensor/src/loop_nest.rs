@@ -167,9 +167,10 @@ pub fn gather<T: Copy>(data: &[T], start: usize, stride: isize, out: &mut [T]) {
             }
         }
         -1 => {
-            let source = &data[start + 1 - out.len()..start + 1];
-            for (x, y) in out.iter_mut().rev().zip(source) {
-                *x = *y;
+            let n = out.len();
+            let source = &data[start + 1 - n..start + 1];
+            for i in 0..n {
+                out[i] = source[n - 1 - i];
             }
         }
         _ => {

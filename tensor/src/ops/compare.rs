@@ -170,8 +170,10 @@ impl<F: Float> Kernel<f32> for Truncate<'_, F> {
 
     #[inline(always)]
     fn run<S: Lanes<f32>>(self, _: S) {
-        for (y, &x) in self.1.iter_mut().zip(self.0) {
-            *y = truncated(x.to_f64());
+        let Truncate(x, out) = self;
+        let x = &x[..out.len()];
+        for i in 0..out.len() {
+            out[i] = truncated(x[i].to_f64());
         }
     }
 }
