@@ -17,6 +17,7 @@ const INTERNAL: &[&str] = &[
     "/machine",
     "/matrix.rs",
     "/storage.rs",
+    "/box_muller.rs",
     "/transpose.rs",
     "/check/",
     "/attention/engine/",
