@@ -109,7 +109,7 @@ impl RunPage {
             json!({ "uniform": short(b.uniform), "unigram": short(b.unigram), "bigram": short(b.bigram) })
         });
         let peaks = &self.peaks[self.peaks.len().saturating_sub(20)..];
-        let peaks: Value = peaks.iter().map(|p| json!([p.0, short(p.1)])).collect();
+        let peaks: Value = peaks.iter().map(|p| json!([p.from, short(p.flops)])).collect();
         json!({
             "run": 1,
             "title": cut(&self.title, TEXT),

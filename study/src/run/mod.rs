@@ -53,6 +53,13 @@ pub enum RunStatus {
     Failed(String),
 }
 
+/// The FMA peak of the machine from a step on.
+#[derive(Clone, Copy, Debug)]
+struct Peak {
+    from: u64,
+    flops: f64,
+}
+
 #[derive(Clone, Debug)]
 struct Event {
     step: u64,
@@ -96,8 +103,7 @@ pub struct RunPage {
     baselines: Option<Baselines>,
     clip: Option<f64>,
     flops: Option<f64>,
-    /// Steps, and the FMA peak of the machine from each on.
-    peaks: Vec<(u64, f64)>,
+    peaks: Vec<Peak>,
     steps: Envelope<COLUMNS>,
     smooth: Smooth,
     smoothed: Envelope<1>,
@@ -184,7 +190,7 @@ impl RunPage {
     /// Sets the peak of the machine in floating-point operations per second, for the steps from here on.
     pub fn peak(&mut self, flops: f64) {
         let from = self.last.map_or(0, |step| step.step);
-        self.peaks.push((from, flops));
+        self.peaks.push(Peak { from, flops });
     }
 
     /// Adds a step. Steps are added in their order.
@@ -192,7 +198,7 @@ impl RunPage {
         if step.seconds.is_finite() {
             self.seconds += step.seconds;
         }
-        let peak = self.peaks.last().map_or(f64::NAN, |peak| peak.1);
+        let peak = self.peaks.last().map_or(f64::NAN, |peak| peak.flops);
         let utilisation = self.flops.unwrap_or(f64::NAN) / step.seconds / peak;
         let RunStep { step: number, loss, lr, grad_norm, seconds } = step;
         self.steps.push(number, self.seconds, [loss, lr, grad_norm, seconds, utilisation]);

@@ -423,4 +423,10 @@ fn observing_changes_nothing() {
     });
     assert_eq!(plain, seen);
     assert_eq!(plain, model.forward(&tokens, &mut Pass::eval()).into_value().to_vec());
+    // A forward pass that panics ends the observation, too.
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        explorer.record("failed", &model, &letters(&tokens), || panic!("in the forward pass"));
+    }));
+    assert!(failed.is_err());
+    assert_eq!(plain, model.forward(&tokens, &mut Pass::eval()).into_value().to_vec());
 }

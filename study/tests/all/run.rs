@@ -68,6 +68,16 @@ fn baselines_are_the_formulas() {
     }
 }
 
+#[test]
+fn probabilities_sum_to_one() {
+    let train = [0, 1, 2, 0, 1, 1, 0, 2, 2, 2, 0];
+    for a in 0..4i64 {
+        // The loss of a held-out pair is -ln p(b | a).
+        let p = |b: i64| (-Baselines::of(&train, &[a, b], 4).bigram).exp();
+        assert!(((0..4).map(p).sum::<f64>() - 1.0).abs() < 1e-12, "after {a}");
+    }
+}
+
 /// Steps from one evaluation to the next one.
 const EVERY: usize = 60;
 

@@ -93,11 +93,27 @@ fn a_million_steps_fit_into_three_megabytes() {
     let steps = numbers(&series["step"]);
     assert!((1000..=2000).contains(&steps.len()), "{} points", steps.len());
     assert!(steps.is_sorted() && *steps.last().unwrap() > 999_000.0);
+    // The only step with a large loss, and the extremes of the others.
+    let high = numbers(&series["loss"]["high"]);
+    assert_eq!(high.iter().filter(|&&x| x > 40.0).count(), 1);
+    assert!(high.iter().copied().fold(0.0, f64::max) > 51.4);
+    let (low, mean) = (numbers(&series["loss"]["low"]), numbers(&series["loss"]["mean"]));
+    for i in 0..steps.len() {
+        assert!(low[i] <= mean[i] && mean[i] <= high[i], "point {i}");
+    }
     assert!((1000..=2000).contains(&numbers(&data["evaluations"]["step"]).len()));
     let peak = numbers(&data["memory"]["peak"]);
     assert!((1000..=2000).contains(&peak.len()) && peak.last() == Some(&41_000_000.0), "{peak:?}");
     let looks = data["looks"]["at"].as_array().unwrap();
     assert!((50..=200).contains(&looks.len()), "{} looks", looks.len());
+    assert_eq!(
+        (looks[0]["step"].as_u64(), looks.last().unwrap()["step"].as_u64()),
+        (Some(0), Some(1_000_000))
+    );
+    // They are spread evenly.
+    let at: Vec<u64> = looks.iter().map(|look| look["step"].as_u64().unwrap()).collect();
+    let gaps: Vec<u64> = at.windows(2).map(|w| w[1] - w[0]).collect();
+    assert!(gaps.iter().max().unwrap() <= &(2 * gaps.iter().min().unwrap() + 250), "{gaps:?}");
     // What is left out is said.
     assert!(data["left_out"].as_array().unwrap().len() >= 2, "{}", data["left_out"]);
 }
