@@ -24,11 +24,7 @@ pub(crate) use inlined;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod avx2_f64;
-#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod avx512_f64;
 pub(crate) mod counting;
 mod dispatch;
 mod elementary;
@@ -42,6 +38,8 @@ pub(crate) mod neon;
 mod one;
 mod portable;
 mod prefetch;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 pub(crate) use counting::Counting;
 pub(crate) use dispatch::{dispatch_f32, dispatch_f64};

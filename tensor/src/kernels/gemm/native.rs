@@ -14,8 +14,6 @@ use super::skinny::SkinnyGemm;
 use crate::element::{DType, Float};
 use crate::matrix::{MatMut, MatRef};
 use crate::simd::{self, Kernel, Level};
-#[cfg(target_arch = "x86_64")]
-use crate::simd::{avx2_f64::Avx2F64, avx512_f64::Avx512F64};
 use std::cell::Cell;
 
 const SUPPORTED: &str = "levels are checked when they are set";
@@ -30,67 +28,47 @@ pub(super) trait Native: Float {
     fn fallback(products: &Products<'_, Self>, accumulate: bool, out: &mut MatMut<'_, Self>);
 }
 
-impl Native for f32 {
-    fn run<K: Kernel<f32, Out = ()>>(level: Level, kernel: K) {
-        match level {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => simd::avx512::Avx512::detect().expect(SUPPORTED).run(kernel),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => simd::avx2::Avx2::detect().expect(SUPPORTED).run(kernel),
-            #[cfg(target_arch = "aarch64")]
-            Level::Neon => simd::neon::Neon::detect().expect(SUPPORTED).run(kernel),
-            _ => unreachable!("{SUPPORTED}"),
-        }
-    }
+macro_rules! native {
+    ($t:ty, $fallback:expr; $($cpu:literal $level:ident: $token:path, $vectors:ident;)+) => {
+        impl Native for $t {
+            fn run<K: Kernel<$t, Out = ()>>(level: Level, kernel: K) {
+                match level {
+                    $(#[cfg(target_arch = $cpu)]
+                    Level::$level => <$token>::detect().expect(SUPPORTED).run(kernel),)+
+                    _ => unreachable!("{SUPPORTED}"),
+                }
+            }
 
-    #[inline]
-    fn blocked(level: Level, gemm: BlockedGemm<'_, f32>) {
-        match level {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => {
-                let kernel = Tiled::<f32, NR_VECTORS_AVX512>(gemm);
-                simd::avx512::Avx512::detect().expect(SUPPORTED).run(kernel);
+            #[inline]
+            fn blocked(level: Level, gemm: BlockedGemm<'_, $t>) {
+                match level {
+                    $(#[cfg(target_arch = $cpu)]
+                    Level::$level => {
+                        let kernel = Tiled::<$t, $vectors>(gemm);
+                        <$token>::detect().expect(SUPPORTED).run(kernel);
+                    })+
+                    _ => unreachable!("{SUPPORTED}"),
+                }
             }
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => {
-                simd::avx2::Avx2::detect().expect(SUPPORTED).run(Tiled::<f32, NR_VECTORS>(gemm));
-            }
-            #[cfg(target_arch = "aarch64")]
-            Level::Neon => {
-                simd::neon::Neon::detect().expect(SUPPORTED).run(Tiled::<f32, NR_VECTORS>(gemm));
-            }
-            _ => unreachable!("{SUPPORTED}"),
-        }
-    }
 
-    fn fallback(_: &Products<'_, f32>, _: bool, _: &mut MatMut<'_, f32>) {
-        unreachable!("f32 has kernels at every level")
-    }
+            fn fallback(products: &Products<'_, $t>, accumulate: bool, out: &mut MatMut<'_, $t>) {
+                $fallback(products, accumulate, out);
+            }
+        }
+    };
 }
 
-impl Native for f64 {
-    fn run<K: Kernel<f64, Out = ()>>(level: Level, kernel: K) {
-        match level {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => Avx512F64::detect().expect(SUPPORTED).run(kernel),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => Avx2F64::detect().expect(SUPPORTED).run(kernel),
-            _ => unreachable!("{SUPPORTED}"),
-        }
-    }
+native! {
+    f32, |_, _, _| unreachable!("f32 has kernels at every level");
+    "x86_64" Avx512: simd::avx512::Avx512, NR_VECTORS_AVX512;
+    "x86_64" Avx2: simd::avx2::Avx2, NR_VECTORS;
+    "aarch64" Neon: simd::neon::Neon, NR_VECTORS;
+}
 
-    #[inline]
-    fn blocked(level: Level, gemm: BlockedGemm<'_, f64>) {
-        match level {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => f64::run(level, Tiled::<f64, NR_VECTORS_AVX512>(gemm)),
-            _ => f64::run(level, Tiled::<f64, NR_VECTORS>(gemm)),
-        }
-    }
-
-    fn fallback(products: &Products<'_, f64>, accumulate: bool, out: &mut MatMut<'_, f64>) {
-        fallback::dgemm(products, accumulate, out);
-    }
+native! {
+    f64, fallback::dgemm;
+    "x86_64" Avx512: simd::avx512::Avx512F64, NR_VECTORS_AVX512;
+    "x86_64" Avx2: simd::avx2::Avx2F64, NR_VECTORS;
 }
 
 /// Whether this library has kernels for products of `T` at a level: for `f64` on NEON, matrixmultiply
