@@ -1,6 +1,6 @@
 //! General matrix multiplication (GEMM), `C = A · B` or `C += A · B`, on matrices in slices.
 //!
-//! The kernels are our own, except for `f64` on AVX2 and NEON, in the structure of Goto and van de Geijn 2008 (doi 10.1145/1356052.1356053) and of BLIS (Van Zee and van de Geijn
+//! The kernels are our own, except for `f64` on NEON, in the structure of Goto and van de Geijn 2008 (doi 10.1145/1356052.1356053) and of BLIS (Van Zee and van de Geijn
 //! 2015, doi 10.1145/2764454). From the outside in:
 //!
 //! | file | contents |
