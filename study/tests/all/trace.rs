@@ -249,7 +249,7 @@ fn kernels_report_how_they_read_their_operands() {
     assert_eq!(kernel(|| x.exp()), "exp: contiguous");
     assert_eq!(kernel(|| x.t().exp()), "exp: transposed tiles");
     assert_eq!(kernel(|| x.narrow(1, 0, 8).exp()), "exp: short runs copied");
-    assert_eq!(kernel(|| x.add(&column)), "add: strided runs copied");
+    assert_eq!(kernel(|| x.add(&column)), "add: repeated numbers");
     assert_eq!(kernel(|| x.sum(-1)), "sum: inner reduction");
     assert_eq!(kernel(|| x.sum(0)), "sum: outer reduction");
     assert_eq!(kernel(|| x.argmax(-1)), "argmax: lines");

@@ -99,6 +99,7 @@ fn observed<T: Real, const K: usize>(
         let (shape, nest) = common_nest(name, x.map(|t| t.layout()));
         let kernel = match Access::of(&nest, &shape) {
             Access::Contiguous => "contiguous",
+            Access::Repeated => "repeated numbers",
             Access::ShortRuns => "short runs copied",
             Access::Strided => "strided runs copied",
             Access::Transposed => "transposed tiles",
@@ -134,6 +135,8 @@ struct Runs<'a, T, const K: usize> {
     /// The output from the first element to the last, and the distance from each run to the next.
     out: &'a mut [T],
     out_step: usize,
+    /// Buffers of operands that have one number in a run; empty for the others.
+    repeated: [&'a mut [T]; K],
     /// Whether to prefetch.
     prefetches: bool,
 }
@@ -150,11 +153,33 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Apply<'_, '_, 
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let Runs { x, start, step, len, out, out_step, prefetches } = self.runs;
+        let Runs { x, start, step, len, out, out_step, repeated, prefetches } = self.runs;
         let (mut done, len) = (0, *len);
+        // Repeated numbers fill a buffer once for each run.
+        let mut most = len;
+        for k in 0..K {
+            most = if repeated[k].is_empty() { most } else { most.min(repeated[k].len()) };
+        }
         while done < out.len() {
-            let x = lane_arrays::parts(x, *start, len);
-            slices(s, self.op, x, &mut out[done..done + len], *prefetches);
+            for k in 0..K {
+                if !repeated[k].is_empty() {
+                    let vectors = &mut repeated[k][..most.next_multiple_of(S::N)];
+                    fill(s, vectors, x[k][start[k]]);
+                }
+            }
+            let mut at = 0;
+            while at < len {
+                let n = most.min(len - at);
+                let mut part: [&[T]; K] = [&[]; K];
+                for k in 0..K {
+                    part[k] = match repeated[k].is_empty() {
+                        true => &x[k][start[k] + at..][..n],
+                        false => &repeated[k][..n],
+                    };
+                }
+                slices(s, self.op, part, &mut out[done + at..done + at + n], *prefetches);
+                at += n;
+            }
             for k in 0..K {
                 start[k] = start[k].wrapping_add_signed(step[k]);
             }
@@ -181,15 +206,17 @@ fn with_runs<T: Real, const K: usize>(
     if access == Access::Transposed {
         return in_tiles(name, cost, level, shape, &nest, data, f);
     }
-    let (short, contiguous) = (access == Access::ShortRuns, access == Access::Contiguous);
+    let short = access == Access::ShortRuns;
     Tensor::build(name, shape, |out| {
         par::fill(out, cost.chunk_len(), cost, |first, out| {
-            let (cursor, held) = (nest.cursor(first), [None; K]);
-            let chunk = Chunk { nest: &nest, cursor, data, short, held, out };
-            match contiguous {
-                true => chunk.in_place(prefetches, f),
-                false if chunk.out.len() <= SMALL_BUFFER => chunk.copied::<SMALL_BUFFER>(level, f),
-                false => chunk.copied::<BUFFER>(level, f),
+            let small = out.len() <= SMALL_BUFFER;
+            let chunk = Chunk { nest: &nest, cursor: nest.cursor(first), data, short, out };
+            match access {
+                Access::Contiguous => chunk.in_place(none(), prefetches, f),
+                Access::Repeated if small => chunk.repeated::<SMALL_BUFFER>(prefetches, f),
+                Access::Repeated => chunk.repeated::<BUFFER>(prefetches, f),
+                _ if small => chunk.copied::<SMALL_BUFFER>(level, f),
+                _ => chunk.copied::<BUFFER>(level, f),
             }
         });
     })
@@ -200,6 +227,8 @@ fn with_runs<T: Real, const K: usize>(
 enum Access {
     /// In place.
     Contiguous,
+    /// In place, or as one number for a run.
+    Repeated,
     /// Several short runs at a time are copied to a buffer.
     ShortRuns,
     /// A run with strides is copied to a buffer.
@@ -216,6 +245,8 @@ impl Access {
             Access::ShortRuns
         } else if (0..K).all(|k| nest.stride(k) == 1) {
             Access::Contiguous
+        } else if (0..K).all(|k| matches!(nest.stride(k), 0 | 1)) {
+            Access::Repeated
         } else if Tiles::new(nest).is_some() {
             Access::Transposed
         } else {
@@ -282,7 +313,8 @@ impl<'r, 'a: 'r, T: Real, const K: usize> Kernel<T> for CopyTile<'r, 'a, T, K> {
             }
             (data[k], start[k], step[k]) = (buffer, 0, len as isize);
         }
-        Runs { x: data, start, step, len, out, out_step: tiles.slab(), prefetches: false }
+        let (out_step, repeated) = (tiles.slab(), none());
+        Runs { x: data, start, step, len, out, out_step, repeated, prefetches: false }
     }
 }
 
@@ -312,15 +344,18 @@ struct Chunk<'a, T, const K: usize> {
     data: [&'a [T]; K],
     /// Whether runs are so short that several are copied to a buffer and become one.
     short: bool,
-    /// The position of the element that fills the buffer of an operand, if it is one number.
-    held: [Option<usize>; K],
     /// The remaining output.
     out: &'a mut [T],
 }
 
 impl<T: Real, const K: usize> Chunk<'_, T, K> {
-    /// Reads operands with contiguous runs in place.
-    fn in_place(mut self, prefetches: bool, f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync)) {
+    /// Reads operands in place, but for those that are `repeated`.
+    fn in_place(
+        mut self,
+        mut repeated: [&mut [T]; K],
+        prefetches: bool,
+        f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
+    ) {
         let mut step = [0; K];
         for k in 0..K {
             step[k] = self.nest.step(k);
@@ -328,9 +363,36 @@ impl<T: Real, const K: usize> Chunk<'_, T, K> {
         while !self.out.is_empty() {
             let (count, len, start) = self.cursor.next_runs(self.out.len());
             let (out, rest) = std::mem::take(&mut self.out).split_at_mut(count * len);
-            f(&mut Runs { x: self.data, start, step, len, out, out_step: len, prefetches });
+            let repeated = repeated.each_mut().map(|buffer| &mut **buffer);
+            f(&mut Runs {
+                x: self.data,
+                start,
+                step,
+                len,
+                out,
+                out_step: len,
+                repeated,
+                prefetches,
+            });
             self.out = rest;
         }
+    }
+
+    /// Reads operands in place, with buffers for those that have one number in a run.
+    #[inline(never)]
+    fn repeated<const N: usize>(
+        self,
+        prefetches: bool,
+        f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
+    ) {
+        let mut buffers = [Block([T::ZERO; N]); K];
+        let mut repeated = none();
+        for (k, Block(buffer)) in buffers.iter_mut().enumerate() {
+            if self.nest.stride(k) == 0 {
+                repeated[k] = buffer;
+            }
+        }
+        self.in_place(repeated, prefetches, f);
     }
 
     /// Copies operands with other runs to buffers, `N` elements at a time.
@@ -359,7 +421,7 @@ impl<'r, T: Real, const K: usize, const N: usize> Kernel<T> for Gather<'r, '_, T
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, _: S) -> Runs<'r, T, K> {
-        let Chunk { nest, cursor, data, short, held, out } = self.chunk;
+        let Chunk { nest, cursor, data, short, out } = self.chunk;
         let most = out.len().min(N);
         let (mut x, mut first, mut steps, mut run_len) = (*data, [0; K], [0; K], 0);
         let mut copy = [true; K];
@@ -373,13 +435,6 @@ impl<'r, T: Real, const K: usize, const N: usize> Kernel<T> for Gather<'r, '_, T
                 let (stride, step) = (nest.stride(k), nest.step(k));
                 if !copy[k] {
                     (first[k], steps[k]) = (start[k], step);
-                    continue;
-                }
-                if stride == 0 && step == 0 && !*short {
-                    if held[k] != Some(start[k]) {
-                        gather(data[k], start[k], 0, &mut self.buffers[k].0);
-                        held[k] = Some(start[k]);
-                    }
                     continue;
                 }
                 let to = &mut self.buffers[k].0[taken..taken + count * len];
@@ -396,7 +451,21 @@ impl<'r, T: Real, const K: usize, const N: usize> Kernel<T> for Gather<'r, '_, T
         let (done, rest) = std::mem::take(out).split_at_mut(taken);
         *out = rest;
         let (len, out_step) = (run_len, run_len);
-        Runs { x, start: first, step: steps, len, out: done, out_step, prefetches: false }
+        let (start, step, repeated) = (first, steps, none());
+        Runs { x, start, step, len, out: done, out_step, repeated, prefetches: false }
+    }
+}
+
+/// No buffers.
+fn none<'a, T, const K: usize>() -> [&'a mut [T]; K] {
+    [(); K].map(|()| &mut [][..])
+}
+
+/// Fills vectors with a number.
+#[inline(always)]
+fn fill<T: Real, S: Lanes<T>>(s: S, vectors: &mut [T], x: T) {
+    for vector in vectors.chunks_exact_mut(S::N) {
+        s.store(s.splat(x), vector);
     }
 }
 
