@@ -37,7 +37,8 @@ pub fn work(words: &[&str]) -> Option<Work> {
             Work::new(flops, bytes, move || {
                 let operand = |i: usize, rows, cols| {
                     let [rows, cols] = if transposed[i] { [cols, rows] } else { [rows, cols] };
-                    let x = operand(i, &[b, rows, cols.max(distances[i])]).narrow(2, 0, cols);
+                    let shape = [b, rows, cols.max(distances[i])];
+                    let x = operand::<f32>(i, &shape).narrow(2, 0, cols);
                     let x = if transposed[i] { x.transpose(-1, -2) } else { x };
                     if op == "gemm" { x.squeeze(0) } else { x }
                 };

@@ -16,7 +16,7 @@ pub fn work(words: &[&str]) -> Option<Work> {
 fn cross_entropy([rows, classes]: [usize; 2]) -> Option<Work> {
     let bytes = 4.0 * 3.0 * (rows * classes) as f64;
     Work::new(0.0, bytes, move || {
-        let logits = Var::leaf(operand(0, &[rows, classes]));
+        let logits = Var::leaf(operand::<f32>(0, &[rows, classes]));
         let (targets, of) = (indices(rows, classes), [logits.clone()]);
         timed(
             move || logits.cross_entropy(&targets, CrossEntropy::default()).backward(),
@@ -30,8 +30,8 @@ fn head_loss([rows, width, classes]: [usize; 3]) -> Option<Work> {
     let flops = 3.0 * 2.0 * (rows * width * classes) as f64;
     let bytes = 4.0 * 3.0 * (rows * width + classes * width) as f64;
     Work::new(flops, bytes, move || {
-        let x = Var::leaf(operand(0, &[rows, width]));
-        let w = Var::leaf(operand(1, &[classes, width]).mul_scalar(0.02));
+        let x = Var::leaf(operand::<f32>(0, &[rows, width]));
+        let w = Var::leaf(operand::<f32>(1, &[classes, width]).mul_scalar(0.02));
         let (targets, how) = (indices(rows, classes), CrossEntropy::default());
         let of = [x.clone(), w.clone()];
         timed(

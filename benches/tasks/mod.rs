@@ -16,6 +16,7 @@ mod tiny;
 mod train;
 
 use retrograd::prelude::{Gradients, Tensor, Var};
+use retrograd::tensor::Real;
 use std::hint::black_box;
 
 /// Executes the work once; if the argument is true, returns a few numbers that summarise the result.
@@ -39,22 +40,44 @@ fn timed<R>(mut f: impl FnMut() -> R + 'static, summary: impl Fn(&R) -> Vec<f64>
     })
 }
 
-fn digest(x: &Tensor) -> Vec<f64> {
-    data::digest(&x.to_vec()).to_vec()
+fn digest<T: Real>(x: &Tensor<T>) -> Vec<f64> {
+    let numbers: Vec<f32> = x.to_vec().into_iter().map(|x| x.to_f64() as f32).collect();
+    data::digest(&numbers).to_vec()
 }
 
-fn digests(grads: &Gradients, of: &[Var]) -> Vec<f64> {
+fn digests<T: Real>(grads: &Gradients<T>, of: &[Var<T>]) -> Vec<f64> {
     of.iter().flat_map(|x| digest(grads.get(x).expect("a gradient of every leaf"))).collect()
 }
 
 /// The `i`-th operand of a shape, the same in every program.
-fn operand(i: usize, shape: &[usize]) -> Tensor {
-    Tensor::from_vec(data::numbers(i as u32 + 1, shape.iter().product()), shape)
+fn operand<T: Real>(i: usize, shape: &[usize]) -> Tensor<T> {
+    let numbers = data::numbers(i as u32 + 1, shape.iter().product());
+    Tensor::from_vec(numbers.into_iter().map(|x| T::from_f64(x.into())).collect(), shape)
+}
+
+/// All operands, which are leaves if there is a backward pass.
+fn operands<T: Real>(pass: Pass, shapes: &[Vec<usize>]) -> Vec<Var<T>> {
+    let var = if pass == Pass::Both { Var::leaf } else { Var::constant };
+    shapes.iter().enumerate().map(|(i, shape)| var(operand(i, shape))).collect()
 }
 
 /// The cotangent of an output.
-fn cotangent(shape: &[usize]) -> Tensor {
+fn cotangent<T: Real>(shape: &[usize]) -> Tensor<T> {
     operand(49, shape)
+}
+
+/// One pass through `f`, on operands of these shapes.
+fn one_pass<T: Real>(
+    pass: Pass,
+    shapes: &[Vec<usize>],
+    f: impl Fn(&[Var<T>]) -> Var<T> + 'static,
+) -> Run {
+    let x = operands(pass, shapes);
+    if pass == Pass::Forward {
+        return timed(move || f(&x), |y| digest(y.value()));
+    }
+    let (g, of) = (cotangent(f(&x).shape()), x.clone());
+    timed(move || f(&x).backward_with(&g), move |grads| digests(grads, &of))
 }
 
 /// Indices below `end`.
@@ -74,17 +97,7 @@ impl Work {
         shapes: Vec<Vec<usize>>,
         f: impl Fn(&[Var]) -> Var + 'static,
     ) -> Option<Work> {
-        Work::new(flops, bytes, move || {
-            let values = shapes.iter().enumerate().map(|(i, shape)| operand(i, shape));
-            if pass == Pass::Forward {
-                let inputs: Vec<Var> = values.map(Var::constant).collect();
-                return timed(move || f(&inputs), |y| digest(y.value()));
-            }
-            let inputs: Vec<Var> = values.map(Var::leaf).collect();
-            let g = cotangent(f(&inputs).shape());
-            let of = inputs.clone();
-            timed(move || f(&inputs).backward_with(&g), move |grads| digests(grads, &of))
-        })
+        Work::new(flops, bytes, move || one_pass(pass, &shapes, f))
     }
 }
 

@@ -1,12 +1,13 @@
 //! The long tail: the cases of `tail.txt`.
 
-use super::{Pass as Way, Run, Work, data, operand, timed};
+use super::{
+    Pass as Way, Run, Work, cotangent, digest, indices, one_pass, operand, operands, timed,
+};
 use retrograd::autograd::grad;
 use retrograd::nn::attention::{Bias, Mask, Spec, attend};
 use retrograd::nn::{TransformerEncoderLayer, TransformerLayerConfig};
 use retrograd::prelude::*;
-use retrograd::tensor::Real;
-use std::ops::Index;
+use retrograd::tensor::{Element, ops::compare::Cast};
 
 /// `tail NAME fwd|fwd+bwd`.
 pub fn work(words: &[&str]) -> Option<Work> {
@@ -15,320 +16,276 @@ pub fn work(words: &[&str]) -> Option<Work> {
     let columns = |line: &'static str| line.split("  ").map(str::trim).filter(|x| !x.is_empty());
     let mut rows = include_str!("tail.txt").lines().map(|line| columns(line).collect::<Vec<_>>());
     let row = rows.find(|row| row.first() == Some(name))?;
-    let case = Case { operands: row.get(2)?, way };
     Work::new(0.0, 0.0, move || {
         let op = row[0].split('.').next().expect("a name");
-        let makers = [pointwise, reductions, views, selections, products, models, made];
-        makers.iter().find_map(|make| make(op, case)).expect("a function for every row")
+        let op = if row[1].ends_with("64") { op.trim_end_matches("_f64") } else { op };
+        let (op, numbers) = match op.find(|c: char| c.is_ascii_digit()) {
+            Some(at) if op[..at].ends_with('_') => (&op[..at - 1], &op[at..]),
+            _ => (op, ""),
+        };
+        let case = Case::new(way, row[2], numbers);
+        let shapes = case.shapes.clone();
+        if row[1].ends_with("64") {
+            let f = function_f64(op).expect("a function for every row");
+            return one_pass(way, &shapes, move |x| f(x, &case));
+        }
+        if let Some(f) = function(op) {
+            return one_pass(way, &shapes, move |x| f(x, &case));
+        }
+        values(op, &case).or_else(|| stateful(op, &case)).expect("a function for every row")
     })
 }
 
-/// The operands of a case as text, and the pass.
-#[derive(Clone, Copy)]
+/// The passes, the shapes of operands with a gradient, operands without one, and the number at the end of a
+/// name, whose digits are axes.
+#[derive(Clone)]
 struct Case {
-    operands: &'static str,
     way: Way,
-}
-
-struct Operands<T: Real> {
-    x: Vec<Var<T>>,
-    constant: Var<T>,
+    shapes: Vec<Vec<usize>>,
+    constant: Var,
     index: Tensor<i64>,
     mask: Tensor<bool>,
-}
-
-impl<T: Real> Index<usize> for Operands<T> {
-    type Output = Var<T>;
-
-    fn index(&self, i: usize) -> &Var<T> {
-        &self.x[i]
-    }
-}
-
-fn shape(text: &str) -> Vec<usize> {
-    text.split('x').map(|n| n.parse().expect("a size")).collect()
-}
-
-/// The `i`-th operand.
-fn converted<T: Real>(i: usize, shape: &[usize]) -> Tensor<T> {
-    let numbers = operand(i, shape).to_vec();
-    Tensor::from_vec(numbers.into_iter().map(|x| T::from_f64(x.into())).collect(), shape)
+    number: usize,
+    axes: Vec<isize>,
 }
 
 impl Case {
-    fn shapes(self) -> impl Iterator<Item = Vec<usize>> {
-        self.operands.split(' ').filter(|text| !text.contains([':', '-'])).map(shape)
-    }
-
-    fn operands<T: Real>(self) -> Operands<T> {
-        let tracked = |x| if self.way == Way::Both { Var::leaf(x) } else { Var::constant(x) };
-        let x = self.shapes().enumerate().map(|(i, shape)| tracked(converted(i, &shape)));
-        let mut operands = Operands {
-            x: x.collect(),
-            constant: Var::scalar(T::ZERO),
+    fn new(way: Way, operands: &str, numbers: &str) -> Case {
+        let mut case = Case {
+            way,
+            shapes: Vec::new(),
+            constant: Var::scalar(0.0),
             index: Tensor::zeros([0]),
             mask: Tensor::zeros([0]),
+            number: numbers.parse().unwrap_or(0),
+            axes: numbers.chars().filter_map(|c| Some(c.to_digit(10)? as isize)).collect(),
         };
-        for (kind, text) in self.operands.split(' ').filter_map(|text| text.split_once(':')) {
-            let shape = shape(text);
+        for text in operands.split(' ').filter(|&text| text != "-") {
+            let (kind, shape) = text.split_once(':').unwrap_or(("", text));
+            let shape: Vec<usize> = shape.split('x').map(|n| n.parse().expect("a size")).collect();
             match kind {
-                "=" => operands.constant = Var::constant(converted(5, &shape)),
-                "bool" => operands.mask = operand(7, &shape).gt(0.0),
+                "" => case.shapes.push(shape),
+                "=" => case.constant = Var::constant(operand(5, &shape)),
+                "bool" => case.mask = operand::<f32>(7, &shape).gt(0.0),
                 end => {
                     let end = end[1..].parse().expect("a bound");
-                    let index = super::indices(shape.iter().product(), end);
-                    operands.index = index.reshape(&shape[..]);
+                    case.index = indices(shape.iter().product(), end).reshape(&shape[..]);
                 }
             }
         }
-        operands
-    }
-
-    fn pass(self, f: fn(&Operands<f32>) -> Var) -> Option<Run> {
-        self.pass_in(f)
-    }
-
-    fn pass_f64(self, f: fn(&Operands<f64>) -> Var<f64>) -> Option<Run> {
-        self.pass_in(f)
-    }
-
-    /// One pass through `f`.
-    fn pass_in<T: Real>(self, f: fn(&Operands<T>) -> Var<T>) -> Option<Run> {
-        let x = self.operands();
-        if self.way == Way::Forward {
-            return Some(timed(move || f(&x), |y| digest(y.value())));
+        if case.axes.is_empty() {
+            case.axes = (0..case.shapes.first().map_or(0, Vec::len) as isize).collect();
         }
-        let (g, leaves) = (converted(49, f(&x).shape()), x.x.clone());
-        let gradient = |g: &Gradients<T>, x: &Var<T>| digest(g.get(x).expect("a leaf's"));
-        Some(timed(
-            move || f(&x).backward_with(&g),
-            move |g| leaves.iter().flat_map(|x| gradient(g, x)).collect(),
-        ))
+        case
     }
 
     /// The result of `f`, which has no gradient.
-    fn value<R: Summary + 'static>(self, f: fn(&Operands<f32>) -> R) -> Option<Run> {
-        let x = self.operands();
-        Some(timed(move || f(&x), R::summary))
+    fn value<R>(&self, f: fn(&[Tensor], &Case) -> Tensor<R>) -> Option<Run>
+    where
+        R: Element + Cast<f32>,
+    {
+        self.summarised(f, |y| digest::<f32>(&y.cast()))
+    }
+
+    fn summarised<R: 'static>(
+        &self,
+        f: fn(&[Tensor], &Case) -> R,
+        summary: fn(&R) -> Vec<f64>,
+    ) -> Option<Run> {
+        let x = self.shapes.iter().enumerate().map(|(i, shape)| operand(i, shape));
+        let (x, case) = (x.collect::<Vec<_>>(), self.clone());
+        Some(timed(move || f(&x, &case), summary))
     }
 }
 
-fn digest<T: Real>(x: &Tensor<T>) -> Vec<f64> {
-    let numbers: Vec<f32> = x.to_vec().into_iter().map(|x| x.to_f64() as f32).collect();
-    data::digest(&numbers).to_vec()
+/// A differentiable function of operands.
+type Function<T> = fn(&[Var<T>], &Case) -> Var<T>;
+
+fn function_f64(op: &str) -> Option<Function<f64>> {
+    Some(match op {
+        "add" => |x, _| &x[0] + &x[1],
+        "exp" => |x, _| x[0].exp(),
+        "gelu" => |x, _| x[0].gelu(),
+        "sum" => |x, c| x[0].sum(&c.axes[..]),
+        "softmax" => |x, c| x[0].softmax(c.axes[0]),
+        "matmul" => |x, _| x[0].matmul(&x[1]),
+        "linear" => |x, _| x[0].linear(&x[1], None),
+        _ => return None,
+    })
 }
 
-/// A result, of which a few numbers are compared with other programs.
-trait Summary {
-    fn summary(&self) -> Vec<f64>;
-}
+fn function(op: &str) -> Option<Function<f32>> {
+    Some(match op {
+        "add" => |x, _| &x[0] + &x[1],
+        "add_transposed" => |x, _| &x[0] + &x[1].t(),
+        "mul" => |x, _| &x[0] * &x[1],
+        "mul_scalar" => |x, _| &x[0] * 2.0,
+        "div" => |x, _| &x[0] / &x[1],
+        "maximum" => |x, _| x[0].maximum(&x[1]),
+        "pow" => |x, _| x[0].square().pow(&x[1]),
+        "powf" => |x, _| x[0].square().powf(1.3),
+        "where" => |x, c| Var::where_(&c.mask, &x[0], &x[1]),
+        "masked_fill" => |x, c| x[0].masked_fill(&c.mask, -1.0),
+        "clamp" => |x, _| x[0].clamp(-1.0, 1.0),
+        "exp" => |x, _| x[0].exp(),
+        "exp_transposed" => |x, _| x[0].t().exp(),
+        "sin" => |x, _| x[0].sin(),
+        "erf" => |x, _| x[0].erf(),
+        "log1p" => |x, _| x[0].square().log1p(),
+        "tanh" => |x, _| x[0].tanh(),
+        "relu" => |x, _| x[0].relu(),
+        "sigmoid" => |x, _| x[0].sigmoid(),
+        "softplus" => |x, _| x[0].softplus(),
+        "mish" => |x, _| x[0].mish(),
+        "elu" => |x, _| x[0].elu(1.0),
+        "swiglu" => |x, _| x[0].silu() * &x[1],
+        "chain" => |x, _| ((&x[0] * 0.5 + 1.0).exp() * &x[1]).sigmoid(),
 
-macro_rules! summary {
-    ($($t:ty: |$x:ident| $numbers:expr;)+) => {
-        $(impl Summary for $t {
-            fn summary(&self) -> Vec<f64> {
-                let $x = self;
-                $numbers
-            }
-        })+
-    };
-}
-
-summary! {
-    Tensor: |x| digest(x);
-    Tensor<f64>: |x| digest(x);
-    Tensor<i64>: |x| super::digest(&x.cast());
-    Tensor<bool>: |x| super::digest(&x.cast());
-    usize: |n| vec![*n as f64];
-    f32: |x| vec![f64::from(*x)];
-}
-
-fn pointwise(op: &str, case: Case) -> Option<Run> {
-    match op {
-        "add" => case.pass(|x| &x[0] + &x[1]),
-        "add_transposed" => case.pass(|x| &x[0] + &x[1].t()),
-        "mul" => case.pass(|x| &x[0] * &x[1]),
-        "mul_scalar" => case.pass(|x| &x[0] * 2.0),
-        "div" => case.pass(|x| &x[0] / &x[1]),
-        "maximum" => case.pass(|x| x[0].maximum(&x[1])),
-        "remainder" => case.value(|x| x[0].value().remainder(x[1].value())),
-        "pow" => case.pass(|x| x[0].square().pow(&x[1])),
-        "powf" => case.pass(|x| x[0].square().powf(1.3)),
-        "gt" => case.value(|x| x[0].value().gt(x[1].value())),
-        "where" => case.pass(|x| Var::where_(&x.mask, &x[0], &x[1])),
-        "masked_fill" => case.pass(|x| x[0].masked_fill(&x.mask, -1.0)),
-        "clamp" => case.pass(|x| x[0].clamp(-1.0, 1.0)),
-        "exp" => case.pass(|x| x[0].exp()),
-        "exp_transposed" => case.pass(|x| x[0].t().exp()),
-        "sin" => case.pass(|x| x[0].sin()),
-        "erf" => case.pass(|x| x[0].erf()),
-        "log1p" => case.pass(|x| x[0].square().log1p()),
-        "tanh" => case.pass(|x| x[0].tanh()),
-        "relu" => case.pass(|x| x[0].relu()),
-        "sigmoid" => case.pass(|x| x[0].sigmoid()),
-        "softplus" => case.pass(|x| x[0].softplus()),
-        "mish" => case.pass(|x| x[0].mish()),
-        "elu" => case.pass(|x| x[0].elu(1.0)),
-        "swiglu" => case.pass(|x| x[0].silu() * &x[1]),
-        "chain" => case.pass(|x| ((&x[0] * 0.5 + 1.0).exp() * &x[1]).sigmoid()),
-        "exp_f64" => case.pass_f64(|x| x[0].exp()),
-        "add_f64" => case.pass_f64(|x| &x[0] + &x[1]),
-        "gelu_f64" => case.pass_f64(|x| x[0].gelu()),
-        "to_f64" => case.value(|x| x[0].value().cast::<f64>()),
-        "to_i64" => case.value(|x| x[0].value().cast::<i64>()),
-        "to_f32" => case.value(|x| x.mask.cast::<f32>()),
-        _ => None,
-    }
-}
-
-fn reductions(op: &str, case: Case) -> Option<Run> {
-    match op {
-        "sum" => case.pass(|x| x[0].sum(..)),
-        "item" => case.value(|x| x[0].value().sum(..).item()),
-        "sum_0" => case.pass(|x| x[0].sum(0)),
-        "sum_1" => case.pass(|x| x[0].sum(1)),
-        "sum_0_2" => case.pass(|x| x[0].sum([0, 2])),
-        "sum_transposed" => case.pass(|x| x[0].t().sum(0)),
-        "sum_0_f64" => case.pass_f64(|x| x[0].sum(0)),
-        "mean_1" => case.pass(|x| x[0].mean(1)),
-        "var_0" => case.pass(|x| x[0].var(0, 1)),
-        "var_1" => case.pass(|x| x[0].var(1, 1)),
-        "std" => case.pass(|x| x[0].std(.., 1)),
-        "max_0" => case.pass(|x| x[0].max(0)),
-        "max_1" => case.pass(|x| x[0].max(1)),
-        "argmax_0" => case.value(|x| x[0].value().argmax(0)),
-        "argmax_1" => case.value(|x| x[0].value().argmax(1)),
-        "prod_1" => case.pass(|x| (&x[0] * 0.01 + 1.0).prod(1)),
-        "logsumexp_0" => case.pass(|x| x[0].logsumexp(0)),
-        "logsumexp_1" => case.pass(|x| x[0].logsumexp(1)),
-        "norm" => case.pass(|x| x[0].norm(..)),
-        "norm_1" => case.pass(|x| x[0].norm(1)),
-        "normalize" => case.pass(|x| x[0].normalize(1, 2.0, 1e-12)),
-        "standardize" => case.pass(|x| (&x[0] - x[0].mean_keepdim(1)) / x[0].std_keepdim(1, 0)),
-        "any_0" => case.value(|x| x.mask.any(0)),
-        "count_true" => case.value(|x| x.mask.count_true()),
-        "softmax_0" => case.pass(|x| x[0].softmax(0)),
-        "softmax_1" => case.pass(|x| x[0].softmax(1)),
-        "softmax_1_f64" => case.pass_f64(|x| x[0].softmax(1)),
-        "log_softmax" => case.pass(|x| x[0].log_softmax(1)),
-        "layer_norm" => case.pass(|x| x[0].layer_norm(Some(&x[1]), Some(&x[2]), 1e-5)),
-        "cumsum_0" => case.pass(|x| x[0].cumsum(0)),
-        "cumsum_1" => case.pass(|x| x[0].cumsum(1)),
-        "cumprod_1" => case.pass(|x| (&x[0] * 0.01 + 1.0).cumprod(1)),
-        "mse" => case.pass(|x| x[0].mse_loss(&x[1], Reduction::Mean)),
-        "l1" => case.pass(|x| x[0].l1_loss(&x[1], Reduction::Mean)),
+        "sum" => |x, c| x[0].sum(&c.axes[..]),
+        "sum_transposed" => |x, _| x[0].t().sum(0),
+        "mean" => |x, c| x[0].mean(&c.axes[..]),
+        "var" => |x, c| x[0].var(&c.axes[..], 1),
+        "std" => |x, c| x[0].std(&c.axes[..], 1),
+        "max" => |x, c| x[0].max(&c.axes[..]),
+        "prod" => |x, c| (&x[0] * 0.01 + 1.0).prod(&c.axes[..]),
+        "logsumexp" => |x, c| x[0].logsumexp(&c.axes[..]),
+        "norm" => |x, c| x[0].norm(&c.axes[..]),
+        "normalize" => |x, _| x[0].normalize(1, 2.0, 1e-12),
+        "standardize" => |x, _| (&x[0] - x[0].mean_keepdim(1)) / x[0].std_keepdim(1, 0),
+        "softmax" => |x, c| x[0].softmax(c.axes[0]),
+        "log_softmax" => |x, _| x[0].log_softmax(1),
+        "layer_norm" => |x, _| x[0].layer_norm(Some(&x[1]), Some(&x[2]), 1e-5),
+        "cumsum" => |x, c| x[0].cumsum(c.axes[0]),
+        "cumprod" => |x, c| (&x[0] * 0.01 + 1.0).cumprod(c.axes[0]),
+        "mse" => |x, _| x[0].mse_loss(&x[1], Reduction::Mean),
+        "l1" => |x, _| x[0].l1_loss(&x[1], Reduction::Mean),
         "bce_with_logits" => {
-            case.pass(|x| x[0].binary_cross_entropy_with_logits(&x.constant, None, Reduction::Mean))
+            |x, c| x[0].binary_cross_entropy_with_logits(&c.constant, None, Reduction::Mean)
         }
-        _ => None,
-    }
-}
 
-fn views(op: &str, case: Case) -> Option<Run> {
-    match op {
-        "transpose" => case.value(|x| x[0].value().t().contiguous()),
-        "permute_0213" => case.value(|x| x[0].value().permute([0, 2, 1, 3]).contiguous()),
-        "permute_210" => case.value(|x| x[0].value().permute([2, 1, 0]).contiguous()),
-        "permute_0231" => case.value(|x| x[0].value().permute([0, 2, 3, 1]).contiguous()),
-        "every_second_column" => case.value(|x| x[0].value().slice_step(1, .., 2).contiguous()),
-        "every_second_row" => case.value(|x| x[0].value().slice_step(0, .., 2).contiguous()),
-        "flip" => case.value(|x| x[0].value().flip(1).contiguous()),
-        "slice" => case.value(|x| x[0].value().i((2..6, 3))),
-        "reshape" => case.value(|x| x[0].value().reshape([4, 64])),
-        "cat_0" => case.pass(|x| Var::cat(&[&x[0], &x[1]], 0)),
-        "cat_1" => case.pass(|x| Var::cat(&[&x[0], &x[1]], 1)),
-        "stack_2" => case.pass(|x| Var::stack(&[&x[0], &x[1]], 2)),
-        "chunk" => case.pass(|x| {
+        "cat" => |x, c| Var::cat(&[&x[0], &x[1]], c.axes[0]),
+        "stack" => |x, c| Var::stack(&[&x[0], &x[1]], c.axes[0]),
+        "chunk" => |x, _| {
             let parts = x[0].chunk(1, 3);
             Var::cat(&[&parts[2], &parts[1], &parts[0]], 1)
-        }),
-        "roll" => case.pass(|x| x[0].roll(1, 5)),
-        "pad" => case.pass(|x| x[0].pad(1, 3, 3, 0.0)),
-        "repeat_interleave" => case.pass(|x| x[0].repeat_interleave(1, 4)),
-        "tile" => case.pass(|x| x[0].tile(&[1, 4])),
-        "tril" => case.pass(|x| x[0].tril(0)),
-        "slice_assign" => case.pass(|x| x[0].slice_assign((.., 100..356), &x[1])),
-        "columns" => case.pass(|x| x[0].i((.., 100..356)).exp()),
-        "row" => case.pass(|x| x[0].i(17).exp()),
-        "unfold" => case.pass(|x| x[0].unfold(1, 8, 1) * 2.0),
-        _ => None,
-    }
-}
+        },
+        "roll" => |x, _| x[0].roll(1, 5),
+        "pad" => |x, _| x[0].pad(1, 3, 3, 0.0),
+        "repeat_interleave" => |x, _| x[0].repeat_interleave(1, 4),
+        "tile" => |x, _| x[0].tile(&[1, 4]),
+        "tril" => |x, _| x[0].tril(0),
+        "slice_assign" => |x, _| x[0].slice_assign((.., 100..356), &x[1]),
+        "columns" => |x, _| x[0].i((.., 100..356)).exp(),
+        "row" => |x, _| x[0].i(17).exp(),
+        "unfold" => |x, _| x[0].unfold(1, 8, 1) * 2.0,
 
-/// Elements by index, by mask and by order.
-fn selections(op: &str, case: Case) -> Option<Run> {
-    match op {
-        "gather" => case.pass(|x| x[0].gather(1, &x.index)),
-        "embedding" => case.pass(|x| x[0].embedding(&x.index)),
-        "index_select_0" => case.pass(|x| x[0].index_select(0, &x.index)),
-        "index_select_1" => case.pass(|x| x[0].index_select(1, &x.index)),
-        "scatter_add" => case.pass(|x| x[0].scatter_add(1, &x.index, &x[1])),
-        "index_add" => case.pass(|x| x[0].index_add(0, &x.index, &x[1])),
-        "masked_select" => case.pass(|x| x[0].masked_select(&x.mask)),
-        "nonzero" => case.value(|x| x.mask.nonzero()),
-        "one_hot" => case.value(|x| Tensor::<f32>::one_hot(&x.index, 512)),
-        "bincount" => case.value(|x| x.index.bincount(1000)),
-        "histc" => case.value(|x| x[0].value().histc(100, -2.0, 2.0)),
-        "sort_0" => case.value(|x| x[0].value().sort(0, false).0),
-        "sort_1" => case.value(|x| x[0].value().sort(1, false).0),
-        "argsort_1" => case.value(|x| x[0].value().argsort(1, false)),
-        "topk_10" => case.value(|x| x[0].value().topk(1, 10, true).0),
-        "topk_50" => case.value(|x| x[0].value().topk(1, 50, true).0),
-        "topk_200" => case.value(|x| x[0].value().topk(1, 200, true).0),
-        "median_1" => case.value(|x| x[0].value().median(1)),
-        "quantile" => case.value(|x| x[0].value().quantile(.., 0.5)),
-        "cross_entropy" => case.pass(|x| x[0].cross_entropy(&x.index, CrossEntropy::default())),
-        "linear_cross_entropy" => case.pass(|x| {
-            x[0].linear_cross_entropy(&(&x[1] * 0.02), &x.index, CrossEntropy::default())
-        }),
-        _ => None,
-    }
-}
-
-fn products(op: &str, case: Case) -> Option<Run> {
-    match op {
-        "matmul" => case.pass(|x| x[0].matmul(&x[1])),
-        "matmul_strided" => case.pass(|x| x[0].slice_step(1, .., 2).matmul(&x[1])),
-        "matmul_f64" => case.pass_f64(|x| x[0].matmul(&x[1])),
-        "linear" => case.pass(|x| x[0].linear(&x[1], None)),
-        "linear_f64" => case.pass_f64(|x| x[0].linear(&x[1], None)),
-        "dot" => case.pass(|x| x[0].dot(&x[1])),
-        "outer" => case.pass(|x| x[0].outer(&x[1])),
-        "einsum_two" => case.pass(|x| Var::einsum("ij,jk->ik", &[&x[0], &x[1]])),
-        "einsum_heads" => case.pass(|x| Var::einsum("bihd,bjhd->bhij", &[&x[0], &x[1]])),
-        "einsum_rows" => case.pass(|x| Var::einsum("ij,ij->i", &[&x[0], &x[1]])),
-        "einsum_three" => case.pass(|x| Var::einsum("ij,jk,kl->il", &[&x[0], &x[1], &x[2]])),
-        "einsum_bilinear" => case.pass(|x| Var::einsum("bi,ijk,bk->bj", &[&x[0], &x[1], &x[2]])),
-        "attention" => case.pass(|x| attend(&x[0], &x[1], &x[2], &Spec::new())),
-        "attention_causal" => {
-            case.pass(|x| attend(&x[0], &x[1], &x[2], &Spec::new().mask(Mask::causal())))
+        "gather" => |x, c| x[0].gather(1, &c.index),
+        "embedding" => |x, c| x[0].embedding(&c.index),
+        "index_select" => |x, c| x[0].index_select(c.axes[0], &c.index),
+        "scatter_add" => |x, c| x[0].scatter_add(1, &c.index, &x[1]),
+        "index_add" => |x, c| x[0].index_add(0, &c.index, &x[1]),
+        "masked_select" => |x, c| x[0].masked_select(&c.mask),
+        "cross_entropy" => |x, c| x[0].cross_entropy(&c.index, CrossEntropy::default()),
+        "linear_cross_entropy" => {
+            |x, c| x[0].linear_cross_entropy(&(&x[1] * 0.02), &c.index, CrossEntropy::default())
         }
-        "attention_bias" => case.pass(|x| {
-            let bias = Bias::Additive(x.constant.clone());
-            attend(&x[0], &x[1], &x[2], &Spec::new().bias(bias))
-        }),
-        _ => None,
-    }
-}
 
-fn models(op: &str, case: Case) -> Option<Run> {
-    match op {
-        "mlp" => case.pass(|x| {
+        "matmul" => |x, _| x[0].matmul(&x[1]),
+        "matmul_strided" => |x, _| x[0].slice_step(1, .., 2).matmul(&x[1]),
+        "linear" => |x, _| x[0].linear(&x[1], None),
+        "dot" => |x, _| x[0].dot(&x[1]),
+        "outer" => |x, _| x[0].outer(&x[1]),
+        "einsum_two" => |x, _| Var::einsum("ij,jk->ik", &[&x[0], &x[1]]),
+        "einsum_heads" => |x, _| Var::einsum("bihd,bjhd->bhij", &[&x[0], &x[1]]),
+        "einsum_rows" => |x, _| Var::einsum("ij,ij->i", &[&x[0], &x[1]]),
+        "einsum_three" => |x, _| Var::einsum("ij,jk,kl->il", &[&x[0], &x[1], &x[2]]),
+        "einsum_bilinear" => |x, _| Var::einsum("bi,ijk,bk->bj", &[&x[0], &x[1], &x[2]]),
+        "attention" => |x, _| attend(&x[0], &x[1], &x[2], &Spec::new()),
+        "attention_causal" => |x, _| attend(&x[0], &x[1], &x[2], &Spec::new().mask(Mask::causal())),
+        "attention_bias" => |x, c| {
+            let bias = Bias::Additive(c.constant.clone());
+            attend(&x[0], &x[1], &x[2], &Spec::new().bias(bias))
+        },
+        "mlp" => |x, _| {
             let hidden = x[0].linear(&x[1], Some(&x[2])).relu();
             hidden.linear(&x[3], Some(&x[4])).relu().linear(&x[5], Some(&x[6]))
-        }),
-        "rnn" => case.pass(|x| {
+        },
+        "rnn" => |x, _| {
             let (inputs, weight) = (x[0].matmul(&x[1]) * 0.05, &x[2] * 0.05);
             let step = |h: Var, t| (inputs.select(1, t) + h.matmul(&weight)).tanh();
             (1..64).fold(inputs.select(1, 0).tanh(), step)
-        }),
+        },
+        _ => return None,
+    })
+}
+
+/// The shape of new tensors.
+const SHAPE: [usize; 2] = [4096, 1024];
+
+/// Operations without a gradient.
+fn values(op: &str, case: &Case) -> Option<Run> {
+    match op {
+        "remainder" => case.value(|x, _| x[0].remainder(&x[1])),
+        "gt" => case.value(|x, _| x[0].gt(&x[1])),
+        "to_f64" => case.value(|x, _| x[0].cast::<f64>()),
+        "to_i64" => case.value(|x, _| x[0].cast::<i64>()),
+        "to_f32" => case.value(|_, c| c.mask.cast::<f32>()),
+        "item" => case.summarised(|x, _| x[0].sum(..).item(), |&sum| vec![sum.into()]),
+        "argmax" => case.value(|x, c| x[0].argmax(&c.axes[..])),
+        "any" => case.value(|_, c| c.mask.any(&c.axes[..])),
+        "count_true" => case.summarised(|_, c| c.mask.count_true(), |&n| vec![n as f64]),
+        "transpose" => case.value(|x, _| x[0].t().contiguous()),
+        "permute" => case.value(|x, c| x[0].permute(&c.axes[..]).contiguous()),
+        "every_second_column" => case.value(|x, _| x[0].slice_step(1, .., 2).contiguous()),
+        "every_second_row" => case.value(|x, _| x[0].slice_step(0, .., 2).contiguous()),
+        "flip" => case.value(|x, _| x[0].flip(1).contiguous()),
+        "slice" => case.value(|x, _| x[0].i((2..6, 3))),
+        "reshape" => case.value(|x, _| x[0].reshape([4, 64])),
+        "nonzero" => case.value(|_, c| c.mask.nonzero()),
+        "one_hot" => case.value(|_, c| Tensor::<f32>::one_hot(&c.index, 512)),
+        "bincount" => case.value(|_, c| c.index.bincount(1000)),
+        "histc" => case.value(|x, _| x[0].histc(100, -2.0, 2.0)),
+        "sort" => case.value(|x, c| x[0].sort(c.axes[0], false).0),
+        "argsort" => case.value(|x, c| x[0].argsort(c.axes[0], false)),
+        "topk" => case.value(|x, c| x[0].topk(1, c.number, true).0),
+        "median" => case.value(|x, c| x[0].median(&c.axes[..])),
+        "quantile" => case.value(|x, _| x[0].quantile(.., 0.5)),
+        "from_vec" => case.value(|x, _| Tensor::from_vec(x[0].to_vec(), SHAPE)),
+        "zeros" => case.value(|_, _| Tensor::<f32>::zeros(SHAPE)),
+        "full" => case.value(|_, _| Tensor::full(SHAPE, 2.5f32)),
+        "arange" => case.value(|_, _| Tensor::<f32>::arange(0.0, 4194304.0, 1.0)),
+        _ => None,
+    }
+}
+
+/// Operations with a state, and results that are not compared.
+fn stateful(op: &str, case: &Case) -> Option<Run> {
+    let (both, mut x) = (case.way == Way::Both, operands::<f32>(case.way, &case.shapes));
+    let mut rng = Rng::new(1);
+    match op {
+        "add_assign" => {
+            let y = x.pop()?.value().mul_scalar(1e-3);
+            let mut x = x.pop()?.into_value();
+            unchecked(move || x.add_assign(&y))
+        }
+        "dropout" => {
+            let g = cotangent(&SHAPE);
+            unchecked(move || {
+                let y = x[0].dropout(0.2, rng.key());
+                both.then(|| y.backward_with(&g));
+            })
+        }
+        "rand" => unchecked(move || drop(Tensor::<f32>::rand(SHAPE, &mut rng))),
+        "randn" => unchecked(move || drop(Tensor::<f32>::randn(SHAPE, &mut rng))),
+        "bernoulli" => unchecked(move || drop(Tensor::<bool>::bernoulli(SHAPE, 0.3, &mut rng))),
+        "randint" => unchecked(move || drop(Tensor::<i64>::randint(0, 1000, SHAPE, &mut rng))),
+        "randperm" => unchecked(move || drop(Tensor::<i64>::randperm(1 << 20, &mut rng))),
         "encoder" => {
             let config = TransformerLayerConfig::new(256, 4);
             let config = TransformerLayerConfig { dropout: 0.0, norm_first: true, ..config };
-            let layer = TransformerEncoderLayer::<f32>::new(config, &mut Rng::new(1));
-            let (x, training) = (case.operands(), case.way == Way::Both);
-            let g = super::cotangent(x[0].shape());
-            unchecked(move || match training {
+            let layer = TransformerEncoderLayer::<f32>::new(config, &mut rng);
+            let g = cotangent(x[0].shape());
+            unchecked(move || match both {
                 false => no_grad(|| drop(layer.forward(&x[0], Mask::full(), &mut Pass::eval()))),
                 true => {
                     let y = layer.forward(&x[0], Mask::full(), &mut Pass::train(1));
@@ -338,7 +295,6 @@ fn models(op: &str, case: Case) -> Option<Run> {
         }
         // The Hessian of the loss of a small network, times a vector.
         "hessian_vector" => {
-            let x = case.operands::<f32>();
             let [w1, w2] = [1, 2].map(|i| Var::leaf(x[i].value().mul_scalar(0.1)));
             let gradient = |y: &Var, of: &Var| grad(&[(y, None)], &[of])[0].clone().expect("used");
             let product = move || {
@@ -347,12 +303,13 @@ fn models(op: &str, case: Case) -> Option<Run> {
             };
             Some(timed(product, |y| digest(y.value())))
         }
-        "many_leaves" => {
-            let parameters = Parameters::new(&[1000, 16, 16]);
-            unchecked(move || drop(parameters.gradients()))
-        }
-        _ => optimizer(op, &Parameters::new(&case.shapes().next()?)),
+        _ => parameters(op, &case.shapes),
     }
+}
+
+/// What changes its operands or is random.
+fn unchecked(mut f: impl FnMut() + 'static) -> Option<Run> {
+    Some(timed(move || f(), |()| Vec::new()))
 }
 
 /// Parameters of equal size.
@@ -367,11 +324,6 @@ impl Module for Parameters {
 }
 
 impl Parameters {
-    /// As many as the first size says, of the others.
-    fn new(sizes: &[usize]) -> Parameters {
-        Parameters((0..sizes[0]).map(|i| Param::new(operand(i % 40, &sizes[1..]))).collect())
-    }
-
     /// The gradients of the sum of all squares.
     fn gradients(&self) -> Gradients {
         let add = |sum: Var, p: &Param| sum + p.to_var().square().sum(..);
@@ -379,58 +331,24 @@ impl Parameters {
     }
 }
 
-fn optimizer(op: &str, parameters: &Parameters) -> Option<Run> {
+/// Operations on as many parameters as the first size says, of the others.
+fn parameters(op: &str, shapes: &[Vec<usize>]) -> Option<Run> {
     const VALID: &str = "valid hyperparameters";
+    let [count, shape @ ..] = &shapes.first()?[..] else { return None };
+    let parameters = (0..*count).map(|i| Param::new(operand(i % 40, shape)));
+    let parameters = Parameters(parameters.collect());
     let mut gradients = parameters.gradients();
     let mut optimizer: Box<dyn Optimizer> = match op {
-        "adamw" => Box::new(AdamW::new(parameters, AdamConfig::default()).expect(VALID)),
-        "muon" => Box::new(Muon::new(parameters, MuonConfig::default()).expect(VALID)),
+        "adamw" => Box::new(AdamW::new(&parameters, AdamConfig::default()).expect(VALID)),
+        "muon" => Box::new(Muon::new(&parameters, MuonConfig::default()).expect(VALID)),
         "sgd" => {
             let config = SgdConfig { momentum: 0.9, lr: 1e-6, ..Default::default() };
-            Box::new(Sgd::new(parameters, config).expect(VALID))
+            Box::new(Sgd::new(&parameters, config).expect(VALID))
         }
+        "many_leaves" => return unchecked(move || drop(parameters.gradients())),
         "gradient_norm" => return Some(timed(move || gradients.norm(), |&norm| vec![norm])),
         "clip" => return unchecked(move || _ = gradients.clip_norm(1.0)),
         _ => return None,
     };
     unchecked(move || optimizer.step(&gradients).expect("finite gradients of every parameter"))
-}
-
-/// What changes its operands or is random.
-fn unchecked(mut f: impl FnMut() + 'static) -> Option<Run> {
-    Some(timed(move || f(), |()| Vec::new()))
-}
-
-/// New tensors, and results that are not compared.
-fn made(op: &str, case: Case) -> Option<Run> {
-    const SHAPE: [usize; 2] = [4096, 1024];
-    let mut rng = Rng::new(1);
-    match op {
-        "from_vec" => {
-            let numbers = data::numbers(1, 4096 * 1024);
-            Some(timed(move || Tensor::from_vec(numbers.clone(), SHAPE), digest))
-        }
-        "zeros" => case.value(|_| Tensor::<f32>::zeros(SHAPE)),
-        "full" => case.value(|_| Tensor::full(SHAPE, 2.5f32)),
-        "arange" => case.value(|_| Tensor::<f32>::arange(0.0, 4194304.0, 1.0)),
-        "add_assign" => {
-            let mut x = case.operands::<f32>().x;
-            let y = x.pop()?.value().mul_scalar(1e-3);
-            let mut x = x.pop()?.into_value();
-            unchecked(move || x.add_assign(&y))
-        }
-        "dropout" => {
-            let (x, g) = (case.operands::<f32>(), super::cotangent(&SHAPE));
-            unchecked(move || {
-                let y = x[0].dropout(0.2, rng.key());
-                (case.way == Way::Both).then(|| y.backward_with(&g));
-            })
-        }
-        "rand" => unchecked(move || drop(Tensor::<f32>::rand(SHAPE, &mut rng))),
-        "randn" => unchecked(move || drop(Tensor::<f32>::randn(SHAPE, &mut rng))),
-        "bernoulli" => unchecked(move || drop(Tensor::<bool>::bernoulli(SHAPE, 0.3, &mut rng))),
-        "randint" => unchecked(move || drop(Tensor::<i64>::randint(0, 1000, SHAPE, &mut rng))),
-        "randperm" => unchecked(move || drop(Tensor::<i64>::randperm(1 << 20, &mut rng))),
-        _ => None,
-    }
 }

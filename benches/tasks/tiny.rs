@@ -1,6 +1,6 @@
 //! Tiny tensors, for measuring per-operation overhead.
 
-use super::{Pass, Work, digest, operand, timed};
+use super::{Pass, Work, digest, operands, timed};
 use retrograd::prelude::*;
 
 /// `tiny add fwd`, one tracked addition of 16 numbers; `tiny chain PASS`, a thousand of them, each
@@ -34,8 +34,7 @@ fn tracked(pass: Pass, shapes: Vec<Vec<usize>>, f: fn(&[Var]) -> Var) -> Option<
         return Work::pass(pass, (0.0, 0.0), shapes, f);
     }
     Work::new(0.0, 0.0, move || {
-        let leaf = |(i, shape): (usize, &Vec<usize>)| Var::leaf(operand(i, shape));
-        let inputs: Vec<Var> = shapes.iter().enumerate().map(leaf).collect();
+        let inputs = operands(Pass::Both, &shapes);
         timed(move || f(&inputs), |y| digest(y.value()))
     })
 }

@@ -9,8 +9,8 @@ pub fn config(name: &str, dropout: f64) -> Option<(GptConfig, usize)> {
     let (layers, heads, width, context, batch) = match name {
         "nanogpt-cpu" => (4, 4, 128, 64, 12),
         "baby" => (6, 6, 384, 256, 64),
-        "microgpt-16" => return Some((microgpt(16), 16)),
-        "microgpt-64" => return Some((microgpt(64), 16)),
+        "microgpt-16" => (1, 4, 16, 16, 16),
+        "microgpt-64" => (1, 4, 64, 16, 16),
         _ => return None,
     };
     let (vocab, bias, tied) = (65, false, true);
@@ -25,23 +25,12 @@ pub fn config(name: &str, dropout: f64) -> Option<(GptConfig, usize)> {
         tied,
         ..Default::default()
     };
-    Some((config, batch))
-}
-
-/// The model of Karpathy's microgpt, and of EEmicroGPT: names of at most 16 characters.
-fn microgpt(width: usize) -> GptConfig {
-    GptConfig {
-        vocab: 27,
-        context: 16,
-        layers: 1,
-        heads: 4,
-        width,
-        bias: false,
-        tied: false,
-        norm: NormKind::RmsNorm,
-        mlp: MlpKind::ReluSquared,
-        ..Default::default()
+    if !name.starts_with("microgpt") {
+        return Some((config, batch));
     }
+    // The model of Karpathy's microgpt, and of EEmicroGPT: names of at most 16 characters.
+    let (norm, mlp) = (NormKind::RmsNorm, MlpKind::ReluSquared);
+    Some((GptConfig { vocab: 27, tied: false, norm, mlp, ..config }, batch))
 }
 
 /// Floating-point operations of a step: `24 N C²` of the linear layers of each block, `2 N C V` of the

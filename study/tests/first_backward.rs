@@ -189,15 +189,10 @@ fn a_value_requests_nothing_standard_error_or_a_file() {
     assert!(said.starts_with("RETROGRAD_TRACE: missing/x cannot be created: "), "{said}");
     assert!(run("1").starts_with("trace: "));
     let summary = run("summary");
-    let of = |name: &str| summary.lines().filter(|line| line.contains(name)).collect::<Vec<_>>();
-    assert!(
-        of("  exp  ").len() == 1 && of("  exp  ")[0].trim_start().starts_with("2  "),
-        "{summary}"
-    );
-    assert!(
-        of("  ln  ")[0].trim_start().starts_with("1  ") && of("trace: ").len() == 1,
-        "{summary}"
-    );
+    let lines = |name: &str| summary.lines().filter(|line| line.contains(name)).collect::<Vec<_>>();
+    let counts = ["  exp  ", "  ln  "].map(|name| lines(name)[0].split_whitespace().next());
+    assert_eq!(counts, [Some("2"), Some("1")], "{summary}");
+    assert_eq!([lines("  exp  "), lines("trace: ")].map(|lines| lines.len()), [1, 1], "{summary}");
     assert_eq!(files(folder.path()), 1);
     for value in ["trace.txt", &whole, "./1", "a/b"] {
         assert_eq!(run(value), "", "{value}");

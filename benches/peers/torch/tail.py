@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from data import integers, numbers, one_pass
 
 TABLE = Path(__file__).resolve().parents[2] / "tasks" / "tail.txt"
-NUMBERS = numbers(1, 4096, 1024)
 attend = F.scaled_dot_product_attention
 
 
@@ -48,22 +47,14 @@ def hessian_vector(*shapes):
     return product
 
 
-def parameters(count, *shape):
-    return [torch.nn.Parameter(numbers(i % 40 + 1, *shape)) for i in range(count)]
+def parameters(name, count, *shape):
+    """An operation on parameters of equal size."""
+    tensors = [torch.nn.Parameter(numbers(i % 40 + 1, *shape)) for i in range(count)]
 
+    def sum_of_squares():
+        return sum((x.square().sum() for x in tensors), torch.zeros(()))
 
-def sum_of_squares(tensors):
-    return sum((x.square().sum() for x in tensors), torch.zeros(()))
-
-
-def many_leaves():
-    tensors = parameters(1000, 16, 16)
-    return lambda: torch.autograd.grad(sum_of_squares(tensors), tensors)
-
-
-def optimizer(name, sizes):
-    tensors = parameters(*sizes)
-    sum_of_squares(tensors).backward()
+    sum_of_squares().backward()
     match name.split(".")[0]:
         case "adamw":
             return torch.optim.AdamW(tensors, 1e-3, fused=True).step
@@ -71,6 +62,8 @@ def optimizer(name, sizes):
             return torch.optim.SGD(tensors, 1e-6, momentum=0.9, fused=True).step
         case "muon":
             return torch.optim.Muon(tensors, 1e-3).step
+        case "many_leaves":
+            return lambda: torch.autograd.grad(sum_of_squares(), tensors)
         case "gradient_norm":
             gradients = [x.grad for x in tensors]
             return lambda: torch.nn.utils.get_total_norm(gradients).item()
@@ -90,6 +83,7 @@ def shape_of(text):
 
 def constant(kind, shape):
     """An operand without a gradient."""
+    shape = shape_of(shape)
     if kind == "=":
         return numbers(6, *shape)
     if kind == "bool":
@@ -109,15 +103,12 @@ def open_tail(name, way):
         "add_assign": lambda: add_assign(*shapes),
         "encoder": lambda: encoder(way, *shapes),
         "hessian_vector": lambda: hessian_vector(*shapes),
-        "many_leaves": many_leaves,
-        "mlp": lambda: one_pass(way, mlp, *shapes),
-        "optimizer": lambda: optimizer(name, *shapes),
-        "rnn": lambda: one_pass(way, rnn, *shapes),
+        "parameters": lambda: parameters(name, *shapes[0]),
     }
     if expression in own:
         return own[expression]()
     # Operands with gradients are first.
-    constants = [constant(*x.split(":")[:1], shape_of(x.split(":")[1])) for x in operands if ":" in x]
-    function = eval(f"lambda {', '.join('xyzw'[: len(operands)])}: {expression}")
+    constants = [constant(*x.split(":")) for x in operands if ":" in x]
+    function = eval(f"lambda {', '.join('xyzwabc'[: len(operands)])}: {expression}")
     dtype = torch.float64 if "64" in passes else torch.float32
     return one_pass(way, lambda *x: function(*x, *constants), *shapes, dtype=dtype)

@@ -339,14 +339,12 @@ fn comparisons_of_special_values() {
     for size in 1..=numbers.len() {
         let x: Vec<f64> = numbers[..size].iter().flat_map(|&x| near(x)).collect();
         let narrow: Vec<f32> = x.iter().map(|&x| x as f32).collect();
+        let wide = Tensor::from_vec(x.clone(), [x.len()]);
+        let single = Tensor::from_vec(narrow.clone(), [x.len()]);
         for level in Level::available() {
-            let casts = || {
-                let x = Tensor::from_vec(x.clone(), [6 * size]).cast::<i64>();
-                (x, Tensor::from_vec(narrow.clone(), [6 * size]).cast::<i64>())
-            };
-            let (wide_cast, narrow_cast) = with_level(level, casts);
-            assert!(wide_cast.to_vec().iter().copied().eq(x.iter().map(|&x| x as i64)));
-            assert!(narrow_cast.to_vec().iter().copied().eq(narrow.iter().map(|&x| x as i64)));
+            let casts = with_level(level, || [wide.cast::<i64>(), single.cast()]);
+            assert!(casts[0].to_vec().into_iter().eq(x.iter().map(|&x| x as i64)));
+            assert!(casts[1].to_vec().into_iter().eq(narrow.iter().map(|&x| x as i64)));
         }
     }
     assert_eq!(Tensor::from([f32::NAN, -0.0, 1e-45]).cast::<bool>().to_vec(), [true, false, true]);

@@ -41,55 +41,42 @@ fn matrix<T>(order: Order, data: &[T], rows: usize, cols: usize) -> MatRef<'_, T
 
 /// An element type, and its multiply-add with one rounding.
 trait Fused: Real {
-    fn fused(x: Self, y: Self, sum: Self) -> Self;
+    const MUL_ADD: fn(Self, Self, Self) -> Self;
 }
 
 impl Fused for f32 {
-    fn fused(x: f32, y: f32, sum: f32) -> f32 {
-        x.mul_add(y, sum)
-    }
+    const MUL_ADD: fn(f32, f32, f32) -> f32 = f32::mul_add;
 }
 
 impl Fused for f64 {
-    fn fused(x: f64, y: f64, sum: f64) -> f64 {
-        x.mul_add(y, sum)
-    }
+    const MUL_ADD: fn(f64, f64, f64) -> f64 = f64::mul_add;
 }
 
-/// One element by the definition: sequential multiply-adds in each block of `K`, blocks in order. They are fused
+/// A product by the definition: sequential multiply-adds in each block of `K`, blocks in order. They are fused
 /// except in portable code.
 fn by_definition<T: Fused>(
     level: Level,
-    (a, b): (&MatRef<'_, T>, &MatRef<'_, T>),
-    old: Option<T>,
-    (i, j): (usize, usize),
-) -> T {
+    (a, b): (MatRef<'_, T>, MatRef<'_, T>),
+    old: Option<&Tensor<T>>,
+) -> Tensor<T> {
     let depth = with_level(level, || T::kc(a.cols)).expect("known for our kernels");
-    let add = |sum, p| match level {
-        Level::Scalar => a.at(i, p) * b.at(p, j) + sum,
-        _ => T::fused(a.at(i, p), b.at(p, j), sum),
+    let add: fn(T, T, T) -> T = match level {
+        Level::Scalar => |x, y, sum| x * y + sum,
+        _ => T::MUL_ADD,
     };
     let terms: Vec<usize> = (0..a.cols).collect();
-    let blocks = terms.chunks(depth).map(|block| block.iter().fold(T::ZERO, |sum, &p| add(sum, p)));
-    old.into_iter().chain(blocks).reduce(|x, y| x + y).unwrap_or(T::ZERO)
+    Tensor::from_fn([a.rows, b.cols], |index| {
+        let (i, j) = (index[0], index[1]);
+        let term = |sum, &p: &usize| add(a.at(i, p), b.at(p, j), sum);
+        let sum = |terms: &[usize]| terms.iter().fold(T::ZERO, term);
+        let blocks = old.map(|old| old.at(index)).into_iter().chain(terms.chunks(depth).map(sum));
+        blocks.reduce(|x, y| x + y).unwrap_or(T::ZERO)
+    })
 }
 
 /// The levels with kernels of this library.
 fn own<T: Gemm>() -> impl Iterator<Item = Level> {
     Level::available().into_iter().filter(|&l| with_level(l, || T::kc(1)).is_some())
-}
-
-fn fused() -> impl Iterator<Item = Level> {
-    Level::available().into_iter().filter(|&l| l != Level::Scalar)
-}
-
-fn normals<T: Real>(rng: &mut Rng, n: usize) -> Vec<T> {
-    (0..n).map(|_| T::from_f64(rng.normal())).collect()
-}
-
-/// Whether two numbers are equal, zeros with their signs.
-fn is_same<T: Real>(x: T, y: T) -> bool {
-    x.to_f64().to_bits() == y.to_f64().to_bits()
 }
 
 /// Every element of a product, in both types and at every level with kernels of this library, has the bits of the
@@ -101,28 +88,19 @@ fn check_bits(sizes: (usize, usize, usize), orders: (Order, Order), add: bool) {
 
 fn check_bits_of<T: Fused>((m, k, n): (usize, usize, usize), orders: (Order, Order), add: bool) {
     let mut rng = Rng((m * 1000 + k * 7 + n) as u64);
-    let a: Vec<T> = normals(&mut rng, span(orders.0, m, k));
-    let b: Vec<T> = normals(&mut rng, span(orders.1, k, n));
-    let old: Vec<T> = normals(&mut rng, m * (n + 2));
+    let a = rng.normals(&[span(orders.0, m, k)]).to_vec();
+    let b = rng.normals(&[span(orders.1, k, n)]).to_vec();
+    let old = rng.normals::<T>(&[m, n + 2]);
     let (a, b) = (matrix(orders.0, &a, m, k), matrix(orders.1, &b, k, n));
     for level in own::<T>() {
-        let mut out = old.clone();
+        let mut out = old.to_vec();
         let mut whole = MatMut::new(&mut out, m, n + 2);
         with_level(level, || T::gemm(a, b, add, whole.part(0..m, 1..n + 1)));
-        for i in 0..m {
-            for j in 0..n + 2 {
-                let old = old[i * (n + 2) + j];
-                let want = match j {
-                    _ if j == 0 || j == n + 1 => old,
-                    _ => by_definition(level, (&a, &b), add.then_some(old), (i, j - 1)),
-                };
-                let got = out[i * (n + 2) + j];
-                assert!(
-                    is_same(got, want),
-                    "{level}: {m}x{k}x{n} {orders:?} add {add}: ({i}, {j}) is {got}, not {want}"
-                );
-            }
-        }
+        let inner = old.narrow(1, 1, n);
+        let product = by_definition(level, (a, b), add.then_some(&inner));
+        let what = format!("{level}: {m}x{k}x{n} {orders:?} add {add}");
+        let want = old.slice_assign((.., 1..n + 1), &product);
+        same(&what, &Tensor::from_vec(out, [m, n + 2]), &want);
     }
 }
 
@@ -185,12 +163,12 @@ fn bits_of_skinny_products() {
 /// For every partition: rows, columns, and split-K.
 #[test]
 fn bits_do_not_depend_on_threads() {
-    check_threads::<f32>(fused().last().unwrap_or(Level::Scalar));
-    check_threads::<f64>(fused().last().unwrap_or(Level::Scalar));
-    check_threads::<f32>(Level::Scalar);
+    let levels = Level::available();
+    levels.iter().for_each(|&level| check_threads::<f32>(level));
+    check_threads::<f64>(levels[levels.len() - 1]);
 }
 
-fn check_threads<T: Fused>(level: Level) {
+fn check_threads<T: Real>(level: Level) {
     let mut rng = Rng(5);
     let shapes = [
         (512, 256, 512),
@@ -201,21 +179,23 @@ fn check_threads<T: Fused>(level: Level) {
         (5, 700, 3000),
         (3000, 9, 2000),
         (8, 384, 1152),
+        // More elements than one chunk of additions.
+        (160, 4096, 160),
     ];
     for (m, k, n) in shapes {
-        let (a, b): (Vec<T>, Vec<T>) = (normals(&mut rng, m * k), normals(&mut rng, k * n));
+        let [a, b] = [m * k, k * n].map(|n| rng.normals::<T>(&[n]).to_vec());
         let product = Products::one(matrix(Rows, &a, m, k), matrix(Columns, &b, k, n));
-        let multiply = |threads, add| {
-            let mut out = vec![T::from_f64(0.5); m * n];
-            with_level(level, || with_threads(threads, || gemm(&product, add, &mut out)));
-            out
-        };
         for add in [false, true] {
-            let one = multiply(1, add);
+            let multiply = |threads| {
+                let mut out = vec![T::from_f64(0.5); m * n];
+                with_level(level, || with_threads(threads, || gemm(&product, add, &mut out)));
+                out
+            };
+            let one = multiply(1);
             for threads in [2, 3, 5, 8] {
-                let others = multiply(threads, add);
-                let same = one.iter().zip(&others).all(|(&x, &y)| is_same(x, y));
-                assert!(same, "{level}: {m}x{k}x{n}, {threads} threads");
+                let same = |(x, y): (&T, T)| x.to_f64().to_bits() == y.to_f64().to_bits();
+                let all = one.iter().zip(multiply(threads)).all(same);
+                assert!(all, "{level}: {m}x{k}x{n}, {threads} threads");
             }
         }
     }
@@ -229,24 +209,22 @@ fn products_of_a_batch_are_products() {
     check_batches::<f64>();
 }
 
-fn check_batches<T: Fused>() {
+fn check_batches<T: Real>() {
     let mut rng = Rng(8);
+    let at = |x: &Tensor<T>, i: usize| x.select(0, i / 3).select(0, i % 3);
     for (m, k, n) in
         [(4, 4, 4), (16, 16, 16), (7, 5, 1), (33, 20, 31), (3, 40, 600), (1, 20, 70), (2, 0, 3)]
     {
         let a: Tensor<T> = rng.normals(&[90, 3, m, k]);
-        let (b, row) = (rng.normals(&[3, k, n]), rng.normals(&[90, 1, n, k]));
-        for level in Level::available() {
-            let check = |a: &Tensor<T>, b: &Tensor<T>, at: &dyn Fn(usize, usize) -> Tensor<T>| {
-                let all = with_level(level, || with_threads(3, || a.matmul(b)));
-                for (i, j) in (0..90).flat_map(|i| (0..3).map(move |j| (i, j))) {
-                    let one = with_level(level, || a.select(0, i).select(0, j).matmul(&at(i, j)));
-                    let same = all.select(0, i).select(0, j).to_vec().into_iter().zip(one.to_vec());
-                    assert!(same.into_iter().all(|(x, y)| is_same(x, y)), "{level}: {m}x{k}x{n}");
+        for b in [rng.normals(&[3, k, n]), rng.normals(&[90, 1, n, k]).transpose(-1, -2)] {
+            let all_b = b.broadcast_to([90, 3, k, n]);
+            for level in Level::available() {
+                let all = with_level(level, || with_threads(3, || a.matmul(&b)));
+                for i in 0..270 {
+                    let one = with_level(level, || at(&a, i).matmul(&at(&all_b, i)));
+                    same(&format!("{level}: {m}x{k}x{n}"), &at(&all, i), &one);
                 }
-            };
-            check(&a, &b, &|_, j| b.select(0, j));
-            check(&a, &row.transpose(-1, -2), &|i, _| row.select(0, i).select(0, 0).t());
+            }
         }
     }
 }
@@ -254,48 +232,24 @@ fn check_batches<T: Fused>() {
 /// Half of a symmetric product, mirrored, has the bits of the whole one.
 #[test]
 fn symmetric_products_have_the_bits_of_whole_ones() {
-    fn check<T: Fused>() {
-        let mut rng = Rng(9);
-        for (n, k) in [(3, 5), (127, 9), (128, 530), (200, 70), (333, 1)] {
-            let x: Tensor<T> = rng.normals(&[n, k]);
-            for level in Level::available() {
-                for threads in [1, 3] {
-                    let [half, whole] = with_level(level, || {
-                        let gram = with_threads(threads, || x.symmetric_matmul(&x.t()));
-                        let square = with_threads(threads, || gram.symmetric_matmul(&gram));
-                        let all = x.matmul(&x.t());
-                        [
-                            [gram, square].map(|x| x.to_vec()),
-                            [all.clone(), all.matmul(&all)].map(|x| x.to_vec()),
-                        ]
-                    });
-                    let same =
-                        half.concat().into_iter().zip(whole.concat()).all(|(x, y)| is_same(x, y));
-                    assert!(same, "{level}: {n}x{k}, {threads} threads");
-                }
-            }
-        }
-    }
-    check::<f32>();
-    check::<f64>();
+    check_symmetric::<f32>();
+    check_symmetric::<f64>();
 }
 
-/// Partial products of more elements than one chunk of additions, with every fused level.
-#[test]
-fn split_k_has_the_bits_of_one_thread() {
-    let [m, k, n] = [160, 4096, 160];
-    assert!(matches!(problem([m, k, n]).partition(8), Partition::SplitK { .. }));
-    let mut rng = Rng(1);
-    let (a, b) = (normals::<f32>(&mut rng, m * k), normals(&mut rng, k * n));
-    let pair = Products::one(matrix(Rows, &a, m, k), matrix(Rows, &b, k, n));
-    for level in own::<f32>() {
-        for add in [false, true] {
-            let product = |threads| {
-                let mut out = vec![0.5f32; m * n];
-                with_level(level, || with_threads(threads, || gemm(&pair, add, &mut out)));
-                out
-            };
-            assert_eq!(product(1), product(8), "{level}, accumulate {add}");
+fn check_symmetric<T: Real>() {
+    let mut rng = Rng(9);
+    for (n, k) in [(3, 5), (127, 9), (128, 530), (200, 70), (333, 1)] {
+        let x: Tensor<T> = rng.normals(&[n, k]);
+        let check = |what: &str, threads| {
+            let gram = with_threads(threads, || x.symmetric_matmul(&x.t()));
+            same(what, &gram, &x.matmul(&x.t()));
+            let square = with_threads(threads, || gram.symmetric_matmul(&gram));
+            same(what, &square, &gram.matmul(&gram));
+        };
+        for level in Level::available() {
+            for threads in [1, 3] {
+                with_level(level, || check(&format!("{level}, {threads} threads"), threads));
+            }
         }
     }
 }
@@ -306,17 +260,14 @@ fn special_values_propagate_as_in_the_definition() {
     let mut rng = Rng(6);
     let (m, k, n) = (13, 9, 37);
     for _ in 0..50 {
-        let a: Vec<f32> = (0..m * k).map(|_| rng.adversarial() as f32).collect();
-        let b: Vec<f32> = (0..k * n).map(|_| rng.adversarial() as f32).collect();
+        let a = rng.adversarial_values(&[m * k]).to_vec();
+        let b = rng.adversarial_values(&[k * n]).to_vec();
         let (a, b) = (matrix(Rows, &a, m, k), matrix(Columns, &b, k, n));
         for level in own::<f32>() {
             let mut out = vec![0.0; m * n];
             with_level(level, || f32::gemm(a, b, false, MatMut::new(&mut out, m, n)));
-            for (at, &got) in out.iter().enumerate() {
-                let want = by_definition(level, (&a, &b), None, (at / n, at % n));
-                let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
-                assert!(same, "{level}: {got}, not {want}");
-            }
+            let want = by_definition(level, (a, b), None);
+            same(level.name(), &Tensor::from_vec(out, [m, n]), &want);
         }
     }
 }
@@ -330,7 +281,7 @@ fn no_access_is_out_of_bounds() {
 }
 
 #[cfg(unix)]
-fn check_bounds<T: Fused>() {
+fn check_bounds<T: Real>() {
     use crate::common::guard::Guarded;
     let mut pages = [(); 3].map(|()| Guarded::new(320));
     let mut rng = Rng(7);
@@ -414,6 +365,7 @@ fn shares_are_those_of_the_tasks() {
 fn small_products_with_long_sums_use_split_k() {
     assert_eq!(problem([65, 16384, 64]).partition(2), Partition::SplitK { depth: 512 });
     assert_eq!(problem([16, 16384, 16]).partition(4), Partition::SplitK { depth: 512 });
+    assert!(matches!(problem([160, 4096, 160]).partition(8), Partition::SplitK { .. }));
     assert!(matches!(problem([16, 512, 16]).partition(4), Partition::Blocks { .. }));
 }
 

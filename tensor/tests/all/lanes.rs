@@ -272,18 +272,12 @@ fn memory<T: Real, S: Lanes<T>>(s: S) {
 }
 
 #[test]
-fn f32_lanes_equal_scalar_code_on_every_level() {
-    for level in Level::available() {
-        let fma = if level == Level::Scalar { |a, b, c| a * b + c } else { f32::mul_add };
-        f32::dispatch(level, Check(fma));
-    }
-}
-
-#[test]
-fn f64_lanes_equal_scalar_code_on_every_level() {
+fn lanes_equal_scalar_code_on_every_level() {
     for level in Level::available() {
         let fused = f64::dispatch(level, Width) > 1;
         f64::dispatch(level, Check(if fused { f64::mul_add } else { |a, b, c| a * b + c }));
+        let fused = level != Level::Scalar;
+        f32::dispatch(level, Check(if fused { f32::mul_add } else { |a, b, c| a * b + c }));
     }
 }
 

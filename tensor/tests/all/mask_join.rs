@@ -100,23 +100,15 @@ fn bits_of_long_concatenations_do_not_depend_on_threads() {
 fn selections_of_several_chunks_equal_loops() {
     let x = counted(&[300, 701]).t().mul(&Tensor::scalar(7919)).remainder(&Tensor::scalar(10));
     let (rare, flat) = (x.eq(3), x.to_vec());
-    let places: Vec<usize> = (0..flat.len()).filter(|&i| flat[i] == 3).collect();
+    let places: Vec<i64> = (0..).zip(&flat).filter(|&(_, &x)| x == 3).map(|(i, _)| i).collect();
     let mut counts = [0; 10];
     flat.iter().for_each(|&i| counts[i as usize] += 1);
     for threads in [1, 3] {
         with_threads(threads, || {
             assert_eq!(rare.count_true(), places.len());
-            let found: Vec<usize> =
-                rare.nonzero().to_vec().chunks(2).map(|i| (i[0] * 300 + i[1]) as usize).collect();
-            assert_eq!(found, places);
-            let all = counted(&[701, 300]);
-            assert!(
-                all.masked_select(&rare)
-                    .to_vec()
-                    .iter()
-                    .map(|&i| i as usize)
-                    .eq(places.iter().copied())
-            );
+            let found = rare.nonzero().to_vec();
+            assert!(found.chunks(2).map(|i| i[0] * 300 + i[1]).eq(places.iter().copied()));
+            assert_eq!(counted(&[701, 300]).masked_select(&rare).to_vec(), places);
             assert_eq!(x.bincount(0).to_vec(), counts);
         });
     }

@@ -188,10 +188,11 @@ fn recycled_memory_is_never_read() {
         }
         let (va, vb) = (vec![1.0f32; m * k], vec![1.0f32; k * n]);
         let mut out = vec![f32::NAN; m * n];
-        gemm(&Products::one(MatRef::new(&va, m, k), MatRef::new(&vb, k, n)), false, &mut out);
-        assert!(out.iter().all(|&x| x == k as f32));
-        gemm(&Products::one(MatRef::new(&va, m, k), MatRef::new(&vb, k, n)), true, &mut out);
-        assert!(out.iter().all(|&x| x == 2.0 * k as f32));
+        let product = Products::one(MatRef::new(&va, m, k), MatRef::new(&vb, k, n));
+        for (add, times) in [(false, 1.0), (true, 2.0)] {
+            gemm(&product, add, &mut out);
+            assert!(out.iter().all(|&x| x == times * k as f32));
+        }
     }
 }
 
@@ -211,9 +212,8 @@ fn operands_that_exceed_their_slice_are_rejected() {
     for a in bad {
         assert!(!a.is_inside(), "{a:?}");
         let mut out = vec![0.0; a.rows * 3];
-        assert!(
-            std::panic::catch_unwind(move || gemm(&Products::one(a, b), false, &mut out)).is_err()
-        );
+        let multiply = move || gemm(&Products::one(a, b), false, &mut out);
+        assert!(std::panic::catch_unwind(multiply).is_err());
     }
     assert!(MatRef { rows: 0, offset: 99, ..ok }.is_inside());
     let flipped = MatRef { offset: 11, row_stride: -4, col_stride: -1, ..ok };
