@@ -26,6 +26,27 @@ pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
     fn f<S: Lanes<T>>(self, x: [Expr<T, S>; K]) -> Expr<T, S>;
 }
 
+/// Structs with a formula each: their names, costs and formulas.
+macro_rules! formulas {
+    ($($(#[$doc:meta])* $name:ident, $cost:ident, |$($x:ident),+| $f:expr;)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        struct $name;
+
+        impl<T: Real> Elementwise<T, { [$(stringify!($x)),+].len() }> for $name {
+            const COST: Cost = Cost::$cost;
+            #[inline(always)]
+            fn f<S: Lanes<T>>(
+                self,
+                [$($x),+]: [Expr<T, S>; { [$(stringify!($x)),+].len() }],
+            ) -> Expr<T, S> {
+                $f
+            }
+        }
+    )+};
+}
+pub(crate) use formulas;
+
 /// Elements of the buffers that operands with other strides than 1 are copied to. They are large, since each
 /// block of work has an overhead.
 const BUFFER: usize = 1024;
@@ -459,6 +480,7 @@ fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
             prefetch_l1(out.as_ptr().wrapping_add(i + PREFETCH_DISTANCE));
         }
         s.store(op.f(lane_arrays::load(s, &x, i)).value(), &mut out[i..]);
+    (cost, each): (Cost, u64),
         i += S::N;
     }
     if full < out.len() {
@@ -493,18 +515,16 @@ pub fn map_slices<A: Element, R: Element>(
     let (data, stride) = (a.data(), nest.stride(0));
     let call = observe::begin();
     Tensor::build(name, *a.shape(), |out| {
-        par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
+        par::fill(out, cost.chunk_len(), cost, |first, out| {
             let mut cursor = nest.cursor(first);
             let mut buffer = [A::ZERO; SMALL_BUFFER];
             let most = if stride == 1 { BUFFER } else { SMALL_BUFFER };
             let mut done = 0;
             while done < out.len() {
                 let (n, [start]) = cursor.next(most.min(out.len() - done));
-                let x = if stride == 1 {
-                    &data[start..start + n]
-                } else {
-                    gather(data, start, stride, &mut buffer[..n]);
-                    &buffer[..n]
+                let x = match stride {
+                    1 => &data[start..start + n],
+                    _ => run(data, start, stride, &mut buffer[..n]),
                 };
                 f(x, &mut out[done..done + n]);
                 done += n;
@@ -525,11 +545,11 @@ pub fn zip_with<A: Element, B: Element, R: Element>(
     b: &Tensor<B>,
     f: impl Fn(A, B) -> R + Send + Sync,
 ) -> Tensor<R> {
-    zip3_with(name, a, b, &Tensor::scalar(false), |a, b, _| f(a, b))
+    zip3_with(name, (Cost::SCALAR, 1), a, b, &Tensor::scalar(false), |a, b, _| f(a, b))
 }
 
-/// [`map_with`] for three operands, broadcast together. The compiler can vectorise simple
-/// functions, since they are applied to slices, whatever the strides.
+/// [`map_with`] for three operands, broadcast together, with a cost and operations for each element. The compiler
+/// can vectorise simple functions, since they are applied to slices, whatever the strides.
 #[inline(never)]
 #[track_caller]
 pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
@@ -564,18 +584,13 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
         observe::end(call, || {
             let kernel = if strides == [1; 3] { "contiguous" } else { "strided runs copied" };
             let read = a.distinct_bytes() + b.distinct_bytes() + c.distinct_bytes();
-            describe::<R>(name, kernel, shape, None, 1, read)
+            describe::<R>(name, kernel, shape, None, each, read)
         });
     })
 }
 
 /// A run of elements as a slice: in place if they are contiguous, else copied to the buffer.
-pub fn run<'a, T: Copy>(
-    data: &'a [T],
-    start: usize,
-    stride: isize,
-    buffer: &'a mut [T],
-) -> &'a [T] {
+fn run<'a, T: Copy>(data: &'a [T], start: usize, stride: isize, buffer: &'a mut [T]) -> &'a [T] {
     if stride == 1 {
         return &data[start..start + buffer.len()];
     }
