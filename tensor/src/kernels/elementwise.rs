@@ -7,7 +7,7 @@ use crate::error::OrPanic;
 use crate::formula::Expr;
 use crate::kernels::{Real, level_of};
 use crate::layout::Layout;
-use crate::loop_nest::{Cursor, LoopNest, gather};
+use crate::loop_nest::{Cursor, LoopNest, gather, gather_runs};
 use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::settings;
@@ -58,8 +58,6 @@ const SMALL_BUFFER: usize = 256;
 struct Block<T, const N: usize>([T; N]);
 /// Runs shorter than this are copied to a buffer, several at a time.
 const SHORT_RUN: usize = 32;
-/// Runs shorter than this are copied element by element.
-const TINY_RUN: usize = 8;
 
 /// The shape that all operands broadcast to.
 #[track_caller]
@@ -199,11 +197,17 @@ fn with_runs<T: Real, const K: usize>(
     // Costly formulas leave the hardware prefetchers enough time.
     let prefetches = needs_software_prefetch::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
     let access = Access::of(&nest, &shape);
-    if access == Access::Transposed {
-        return in_tiles(name, cost, level, shape, &nest, data, f);
-    }
     let (short, contiguous) = (access == Access::ShortRuns, access == Access::Contiguous);
+    let tiles = if access == Access::Transposed { Tiles::new(&nest) } else { None };
     Tensor::build(name, shape, |out| {
+        if let Some(tiles) = tiles {
+            return par::fill(out, tiles.chunk_len(cost), cost, |first, out| {
+                let mut buffers = [Block([T::ZERO; TILE]); K];
+                tiles.each(first, out, &mut |tile, out| {
+                    f(&mut copy_tile(&tiles, tile, data, out, &mut buffers));
+                });
+            });
+        }
         par::fill(out, cost.chunk_len(), cost, |first, out| {
             let (cursor, held) = (nest.cursor(first), [None; K]);
             let chunk = Chunk { nest: &nest, cursor, data, short, held, out };
@@ -245,66 +249,29 @@ impl Access {
     }
 }
 
-/// [`with_runs`] where operands are contiguous along another axis than the last.
-#[inline(never)]
-#[track_caller]
-fn in_tiles<T: Real, const K: usize>(
-    name: &'static str,
-    cost: Cost,
-    level: Level,
-    shape: Shape,
-    nest: &LoopNest<K>,
-    data: [&[T]; K],
-    f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
-) -> Tensor<T> {
-    let tiles = Tiles::new(nest).expect("a transposed operand");
-    Tensor::build(name, shape, |out| {
-        par::fill(out, tiles.chunk_len(cost), cost, |first, out| {
-            let mut buffers = [Block([T::ZERO; TILE]); K];
-            tiles.each(first, out, &mut |tile, out| {
-                let copy = CopyTile { nest, tiles: &tiles, tile, data, out, buffers: &mut buffers };
-                f(&mut T::dispatch(level, copy));
-            });
-        });
-    })
-}
-
-/// Copies a tile of operands that are not contiguous along rows. It is a kernel, as [`Gather`] is.
-struct CopyTile<'r, 'a, T, const K: usize> {
-    nest: &'a LoopNest<K>,
-    tiles: &'a Tiles<'a, K>,
-    tile: Tile<K>,
-    data: [&'a [T]; K],
+/// A tile of the output, and operands of it: those that are not contiguous along rows are copied to buffers.
+fn copy_tile<'r, T: Real, const K: usize>(
+    tiles: &Tiles<'_, K>,
+    (mut start, [rows, len]): Tile<K>,
+    mut data: [&'r [T]; K],
     out: &'r mut [T],
     buffers: &'r mut [Block<T, TILE>; K],
-}
-
-impl<'r, 'a: 'r, T: Real, const K: usize> Kernel<T> for CopyTile<'r, 'a, T, K> {
-    type Out = Runs<'r, T, K>;
-
-    #[inline(always)]
-    fn run<S: Lanes<T>>(self, _: S) -> Runs<'r, T, K> {
-        let CopyTile { nest, tiles, tile: Tile { mut start, size }, mut data, out, buffers } = self;
-        let [rows, len] = size;
-        let mut step = [0; K];
-        for (k, Block(buffer)) in buffers.iter_mut().enumerate() {
-            step[k] = tiles.step(k);
-            let stride = nest.stride(k);
-            if stride == 1 {
-                continue;
-            }
-            if step[k] == 1 {
-                transpose(data[k], start[k], stride, size, buffer, len);
-            } else {
-                for (i, row) in buffer.chunks_exact_mut(len).take(rows).enumerate() {
-                    let from = start[k].wrapping_add_signed(i as isize * step[k]);
-                    gather(data[k], from, stride, row);
-                }
-            }
-            (data[k], start[k], step[k]) = (buffer, 0, len as isize);
+) -> Runs<'r, T, K> {
+    let mut step = [0; K];
+    for (k, Block(buffer)) in buffers.iter_mut().enumerate() {
+        step[k] = tiles.step(k);
+        let stride = tiles.stride(k);
+        if stride == 1 {
+            continue;
         }
-        Runs { x: data, start, step, len, out, out_step: tiles.slab(), prefetches: false }
+        if step[k] == 1 {
+            transpose(data[k], start[k], stride, [rows, len], buffer, len);
+        } else {
+            gather_runs(data[k], start[k], stride, step[k], len, &mut buffer[..rows * len]);
+        }
+        (data[k], start[k], step[k]) = (buffer, 0, len as isize);
     }
+    Runs { x: data, start, step, len, out, out_step: tiles.slab(), prefetches: false }
 }
 
 /// The report of an elementwise operation: of the operations on each element, and the bytes read.
@@ -421,46 +388,6 @@ impl<'r, T: Real, const K: usize, const N: usize> Kernel<T> for Gather<'r, '_, T
     }
 }
 
-/// Copies runs of `len` elements, `step` apart, to `out`.
-#[inline(always)]
-fn gather_runs<T: Copy>(
-    data: &[T],
-    start: usize,
-    stride: isize,
-    step: isize,
-    len: usize,
-    out: &mut [T],
-) {
-    if step == len as isize * stride {
-        return gather(data, start, stride, out); // one run
-    }
-    if step == 0 {
-        // Twice as many copies each time.
-        gather(data, start, stride, &mut out[..len]);
-        let mut done = len;
-        while done < out.len() {
-            let more = done.min(out.len() - done);
-            out.copy_within(..more, done);
-            done += more;
-        }
-        return;
-    }
-    let mut from = start;
-    for run in out.chunks_exact_mut(len) {
-        if len >= TINY_RUN {
-            gather(data, from, stride, run);
-        } else {
-            // Without a call for a few elements.
-            let mut at = from;
-            for x in run {
-                *x = data[at];
-                at = at.wrapping_add_signed(stride);
-            }
-        }
-        from = from.wrapping_add_signed(step);
-    }
-}
-
 /// The formula over slices of equal length.
 #[inline(always)]
 fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
@@ -480,7 +407,6 @@ fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
             prefetch_l1(out.as_ptr().wrapping_add(i + PREFETCH_DISTANCE));
         }
         s.store(op.f(lane_arrays::load(s, &x, i)).value(), &mut out[i..]);
-    (cost, each): (Cost, u64),
         i += S::N;
     }
     if full < out.len() {
@@ -515,7 +441,7 @@ pub fn map_slices<A: Element, R: Element>(
     let (data, stride) = (a.data(), nest.stride(0));
     let call = observe::begin();
     Tensor::build(name, *a.shape(), |out| {
-        par::fill(out, cost.chunk_len(), cost, |first, out| {
+        par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
             let mut cursor = nest.cursor(first);
             let mut buffer = [A::ZERO; SMALL_BUFFER];
             let most = if stride == 1 { BUFFER } else { SMALL_BUFFER };
@@ -554,6 +480,7 @@ pub fn zip_with<A: Element, B: Element, R: Element>(
 #[track_caller]
 pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     name: &'static str,
+    (cost, each): (Cost, u64),
     a: &Tensor<A>,
     b: &Tensor<B>,
     c: &Tensor<C>,
@@ -564,7 +491,7 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
     let call = observe::begin();
     Tensor::build(name, shape, |out| {
-        par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
+        par::fill(out, cost.chunk_len(), cost, |first, out| {
             let mut cursor = nest.cursor(first);
             let mut buffers =
                 ([A::ZERO; SMALL_BUFFER], [B::ZERO; SMALL_BUFFER], [C::ZERO; SMALL_BUFFER]);
