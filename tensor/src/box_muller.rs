@@ -5,7 +5,7 @@
 //! a sum, so the bits are those of `libm` on every instruction set.
 
 use crate::random::unit;
-use crate::simd::{Kernel, Lanes, Level, dispatch_f32};
+use crate::simd::{Level, inlined, vectorized};
 use std::f64::consts::TAU;
 
 /// Pairs that are transformed together.
@@ -13,51 +13,41 @@ const LANES: usize = 16;
 
 /// Pairs of normal numbers from pairs of random bits: `√(-2 ln(1 - u)) · (cos 2πv, sin 2πv)`.
 pub fn box_muller(level: Level, bits: &[u64], out: &mut [f64]) {
-    dispatch_f32(level, BoxMuller { bits, out });
-}
-
-struct BoxMuller<'a> {
-    bits: &'a [u64],
-    out: &'a mut [f64],
-}
-
-impl Kernel<f32> for BoxMuller<'_> {
-    type Out = ();
-
-    #[inline(always)]
-    fn run<S: Lanes<f32>>(self, _: S) {
-        let BoxMuller { bits, out } = self;
-        for start in (0..bits.len()).step_by(2 * LANES) {
-            let end = bits.len().min(start + 2 * LANES);
-            let (bits, out) = (&bits[start..end], &mut out[start..end]);
-            let mut pairs = [[0; 2]; LANES];
-            pairs.as_flattened_mut()[..bits.len()].copy_from_slice(bits);
-            // The compiler vectorises these loops, with one iteration per lane.
-            let (mut radii, mut angles) = ([0.0; LANES], [0.0; LANES]);
-            for i in 0..LANES {
-                (radii[i], angles[i]) = (1.0 - unit(pairs[i][0]), TAU * unit(pairs[i][1]));
+    vectorized(
+        level,
+        inlined!(move || {
+            for start in (0..bits.len()).step_by(2 * LANES) {
+                let end = bits.len().min(start + 2 * LANES);
+                let (bits, out) = (&bits[start..end], &mut out[start..end]);
+                let mut pairs = [[0; 2]; LANES];
+                pairs.as_flattened_mut()[..bits.len()].copy_from_slice(bits);
+                // The compiler vectorises these loops, with one iteration per lane.
+                let (mut radii, mut angles) = ([0.0; LANES], [0.0; LANES]);
+                for i in 0..LANES {
+                    (radii[i], angles[i]) = (1.0 - unit(pairs[i][0]), TAU * unit(pairs[i][1]));
+                }
+                for i in 0..LANES {
+                    radii[i] = (-2.0 * ln(radii[i])).sqrt();
+                }
+                let mut inaccurate = false;
+                for i in 0..LANES {
+                    inaccurate |= cancels(angles[i]);
+                }
+                let (mut cosines, mut sines) = ([0.0; LANES], [0.0; LANES]);
+                for i in 0..LANES {
+                    (sines[i], cosines[i]) = sin_cos(angles[i]);
+                }
+                if inaccurate {
+                    by_libm(&angles, &mut sines, &mut cosines);
+                }
+                let mut normal = [[0.0; 2]; LANES];
+                for i in 0..LANES {
+                    normal[i] = [radii[i] * cosines[i], radii[i] * sines[i]];
+                }
+                out.copy_from_slice(&normal.as_flattened()[..out.len()]);
             }
-            for i in 0..LANES {
-                radii[i] = (-2.0 * ln(radii[i])).sqrt();
-            }
-            let mut inaccurate = false;
-            for i in 0..LANES {
-                inaccurate |= cancels(angles[i]);
-            }
-            let (mut cosines, mut sines) = ([0.0; LANES], [0.0; LANES]);
-            for i in 0..LANES {
-                (sines[i], cosines[i]) = sin_cos(angles[i]);
-            }
-            if inaccurate {
-                by_libm(&angles, &mut sines, &mut cosines);
-            }
-            let mut normal = [[0.0; 2]; LANES];
-            for i in 0..LANES {
-                normal[i] = [radii[i] * cosines[i], radii[i] * sines[i]];
-            }
-            out.copy_from_slice(&normal.as_flattened()[..out.len()]);
-        }
-    }
+        }),
+    );
 }
 
 /// The rare angles that [`sin_cos`] does not take.

@@ -71,28 +71,28 @@ pub trait Element:
 }
 
 macro_rules! element {
-    ($t:ty, $dtype:ident, $zero:expr, $one:expr, $any:expr $(, $as_f32:item)?) => {
+    ($t:ty, $dtype:ident, $zero:expr, $one:expr, $any:expr) => {
         impl Element for $t {
             const DTYPE: DType = DType::$dtype;
             const ZERO: Self = $zero;
             const ONE: Self = $one;
             const ANY_BITS: bool = $any;
-            $($as_f32)?
         }
     };
 }
 
-element!(
-    f32,
-    F32,
-    0.0,
-    1.0,
-    true,
+impl Element for f32 {
+    const DTYPE: DType = DType::F32;
+    const ZERO: f32 = 0.0;
+    const ONE: f32 = 1.0;
+    const ANY_BITS: bool = true;
+
     #[inline(always)]
     fn as_f32<'a>(from: &'a [f32], to: &'a mut [f32]) -> Option<(&'a [f32], &'a mut [f32])> {
         Some((from, to))
     }
-);
+}
+
 element!(f64, F64, 0.0, 1.0, true);
 element!(i64, I64, 0, 1, true);
 element!(u32, U32, 0, 1, true);

@@ -49,13 +49,6 @@ impl<const K: usize> LoopNest<K> {
         nest
     }
 
-    /// The loop over the elements of a slice.
-    pub fn contiguous(len: usize) -> LoopNest<K> {
-        let shape = Shape::from([len]);
-        let layout = Layout::contiguous(shape);
-        LoopNest::new(&shape, [&layout; K])
-    }
-
     /// The length of a full run: the size of the innermost axis.
     pub fn run_len(&self) -> usize {
         self.dims[self.rank - 1]
@@ -154,6 +147,19 @@ impl<const K: usize> Cursor<'_, K> {
     }
 }
 
+impl Cursor<'_, 1> {
+    /// Copies the next elements of the operand to `out`.
+    #[inline(always)]
+    pub fn read<T: Copy>(&mut self, data: &[T], out: &mut [T]) {
+        let mut done = 0;
+        while done < out.len() {
+            let (n, [start]) = self.next(out.len() - done);
+            gather(data, start, self.nest.stride(0), &mut out[done..done + n]);
+            done += n;
+        }
+    }
+}
+
 /// Copies a run of elements `stride` apart to `out`. It is inlined into kernels, where it is
 /// vectorised for their instruction set.
 #[inline(always)]
@@ -180,5 +186,48 @@ pub fn gather<T: Copy>(data: &[T], start: usize, stride: isize, out: &mut [T]) {
                 at += stride;
             }
         }
+    }
+}
+
+/// Runs shorter than this are copied element by element.
+const TINY_RUN: usize = 8;
+
+/// Copies runs of `len` elements, `step` apart, to `out`.
+#[inline(always)]
+pub fn gather_runs<T: Copy>(
+    data: &[T],
+    start: usize,
+    stride: isize,
+    step: isize,
+    len: usize,
+    out: &mut [T],
+) {
+    if step == len as isize * stride {
+        return gather(data, start, stride, out); // one run
+    }
+    if step == 0 {
+        // Twice as many copies each time.
+        gather(data, start, stride, &mut out[..len]);
+        let mut done = len;
+        while done < out.len() {
+            let more = done.min(out.len() - done);
+            out.copy_within(..more, done);
+            done += more;
+        }
+        return;
+    }
+    let mut from = start;
+    for run in out.chunks_exact_mut(len) {
+        if len >= TINY_RUN {
+            gather(data, from, stride, run);
+        } else {
+            // Without a call for a few elements.
+            let mut at = from;
+            for x in run {
+                *x = data[at];
+                at = at.wrapping_add_signed(stride);
+            }
+        }
+        from = from.wrapping_add_signed(step);
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::settings;
-use crate::simd::{Kernel, Lanes, Level, dispatch_f32, inlined};
+use crate::simd::{Level, inlined, vectorized};
 
 /// Blocks that are computed in parallel, one per lane.
 const LANES: usize = 16;
@@ -85,7 +85,21 @@ impl Key {
 
     /// `out[i] = bits(first + i)` for an even `first`.
     pub(crate) fn fill_bits(self, level: Level, first: u64, out: &mut [u64]) {
-        dispatch_f32(level, Bits { key: self, first, out });
+        vectorized(
+            level,
+            inlined!(move || {
+                let mut block = first / 2;
+                for out in out.chunks_mut(2 * LANES) {
+                    // The compiler vectorises this loop, with one iteration per lane.
+                    let mut pairs = [[0; 2]; LANES];
+                    for i in 0..LANES {
+                        pairs[i] = self.pair(block + i as u64);
+                    }
+                    out.copy_from_slice(&pairs.as_flattened()[..out.len()]);
+                    block += LANES as u64;
+                }
+            }),
+        );
     }
 
     /// Uniform in `[0, 1)`: the upper 53 of [`Key::bits`].
@@ -134,9 +148,35 @@ impl Key {
         out: &mut [T],
         f: impl Fn(&[u32], usize, &mut [T]),
     ) {
-        // A kernel without vector operations, so that the compiler vectorises for the instruction
-        // set.
-        dispatch_f32(level, Words { key: self, first, out, f });
+        vectorized(
+            level,
+            inlined!(move || {
+                let mut group = first / GROUP as u64;
+                let mut skip = (first % GROUP as u64) as usize;
+                let mut done = 0;
+                while done < out.len() {
+                    // The compiler vectorises this loop, with one iteration per lane.
+                    let mut words = [0; GROUP];
+                    for i in 0..LANES {
+                        let block = self.block(group * LANES as u64 + i as u64);
+                        for w in 0..4 {
+                            words[w * LANES + i] = block[w];
+                        }
+                    }
+                    if skip == 0 && out.len() - done >= GROUP {
+                        // A constant length.
+                        f(&words, done, &mut out[done..done + GROUP]);
+                        done += GROUP;
+                    } else {
+                        let n = (GROUP - skip).min(out.len() - done);
+                        f(&words[skip..skip + n], done, &mut out[done..done + n]);
+                        done += n;
+                        skip = 0;
+                    }
+                    group += 1;
+                }
+            }),
+        );
     }
 
     /// Whether the event of probability `p` happens at `index`: `word / 2³² < p`.
@@ -157,70 +197,6 @@ impl Key {
         })
         .or_panic();
         u64::from(self.word(index)) < threshold(p)
-    }
-}
-
-struct Words<'a, T, F> {
-    key: Key,
-    first: u64,
-    out: &'a mut [T],
-    f: F,
-}
-
-impl<T, F: Fn(&[u32], usize, &mut [T])> Kernel<f32> for Words<'_, T, F> {
-    type Out = ();
-
-    #[inline(always)]
-    fn run<S: Lanes<f32>>(self, _: S) {
-        let Words { key, first, out, f } = self;
-        let mut group = first / GROUP as u64;
-        let mut skip = (first % GROUP as u64) as usize;
-        let mut done = 0;
-        while done < out.len() {
-            // The compiler vectorises this loop, with one iteration per lane.
-            let mut words = [0; GROUP];
-            for i in 0..LANES {
-                let block = key.block(group * LANES as u64 + i as u64);
-                for w in 0..4 {
-                    words[w * LANES + i] = block[w];
-                }
-            }
-            if skip == 0 && out.len() - done >= GROUP {
-                // A constant length.
-                f(&words, done, &mut out[done..done + GROUP]);
-                done += GROUP;
-            } else {
-                let n = (GROUP - skip).min(out.len() - done);
-                f(&words[skip..skip + n], done, &mut out[done..done + n]);
-                done += n;
-                skip = 0;
-            }
-            group += 1;
-        }
-    }
-}
-
-struct Bits<'a> {
-    key: Key,
-    first: u64,
-    out: &'a mut [u64],
-}
-
-impl Kernel<f32> for Bits<'_> {
-    type Out = ();
-
-    #[inline(always)]
-    fn run<S: Lanes<f32>>(self, _: S) {
-        let mut block = self.first / 2;
-        for out in self.out.chunks_mut(2 * LANES) {
-            // As in `Words`.
-            let mut pairs = [[0; 2]; LANES];
-            for i in 0..LANES {
-                pairs[i] = self.key.pair(block + i as u64);
-            }
-            out.copy_from_slice(&pairs.as_flattened()[..out.len()]);
-            block += LANES as u64;
-        }
     }
 }
 

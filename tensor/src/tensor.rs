@@ -147,6 +147,16 @@ impl<T: Element> Tensor<T> {
         })
     }
 
+    /// A vector of `n` elements, each a function of its position.
+    #[track_caller]
+    fn from_positions(n: usize, f: impl Fn(usize) -> T + Send + Sync) -> Tensor<T> {
+        Tensor::build("arange", [n].into(), |out| {
+            par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
+                out.iter_mut().zip(first..).for_each(|(x, i)| *x = f(i));
+            });
+        })
+    }
+
     /// A new contiguous tensor; `write` must set all elements, since it is given recycled memory
     /// with unspecified contents.
     #[track_caller]
@@ -188,18 +198,6 @@ impl<T: Element> Tensor<T> {
             second = Some(Tensor::build(op, b, |y| write(x, y)));
         });
         (first, second.expect("written with the first"))
-    }
-}
-
-impl<T: Element> Tensor<T> {
-    /// A vector of `n` elements, each a function of its position.
-    #[track_caller]
-    fn from_positions(n: usize, f: impl Fn(usize) -> T + Send + Sync) -> Tensor<T> {
-        Tensor::build("arange", [n].into(), |out| {
-            par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
-                out.iter_mut().zip(first..).for_each(|(x, i)| *x = f(i));
-            });
-        })
     }
 }
 

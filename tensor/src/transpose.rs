@@ -7,7 +7,7 @@
 
 use crate::cost::Cost;
 use crate::element::Element;
-use crate::loop_nest::{LoopNest, gather};
+use crate::loop_nest::{LoopNest, gather_runs};
 use crate::par;
 use crate::settings;
 use crate::simd::{F32_LANES, Kernel, Lanes, dispatch_f32, prefetch_l1};
@@ -30,32 +30,20 @@ pub fn transpose<T: Element>(
     out: &mut [T],
     width: usize,
 ) {
-    if let Some((data, out)) = T::as_f32(data, &mut *out) {
-        dispatch_f32(settings::level(), InSquares { data, start, stride, size, out, width });
-    } else {
-        (0..size[1]).step_by(LINE).for_each(|left| {
-            let columns = LINE.min(size[1] - left);
-            let start = start.wrapping_add_signed(left as isize * stride);
-            prefetch(data, start, stride, [size[0], columns], &out[left..], width);
-            for top in (0..size[0]).step_by(LINE) {
-                let size = [LINE.min(size[0] - top), columns];
-                square(data, start + top, stride, size, &mut out[top * width + left..], width);
-            }
-        });
-    }
+    dispatch_f32(settings::level(), InSquares { data, start, stride, size, out, width });
 }
 
-/// [`transpose`] of `f32`, in registers.
-struct InSquares<'a> {
-    data: &'a [f32],
+/// [`transpose`], of `f32` in registers.
+struct InSquares<'a, T> {
+    data: &'a [T],
     start: usize,
     stride: isize,
     size: [usize; 2],
-    out: &'a mut [f32],
+    out: &'a mut [T],
     width: usize,
 }
 
-impl Kernel<f32> for InSquares<'_> {
+impl<T: Element> Kernel<f32> for InSquares<'_, T> {
     type Out = ();
 
     #[inline(always)]
@@ -70,9 +58,10 @@ impl Kernel<f32> for InSquares<'_> {
             while top < rows {
                 let (n, start) = (LINE.min(rows - top), start + top);
                 let out = &mut out[top * width + left..];
-                if m < LINE || n < LINE {
-                    square(data, start, stride, [n, m], out, width);
-                } else {
+                if n == LINE
+                    && m == LINE
+                    && let Some((data, out)) = T::as_f32(data, &mut *out)
+                {
                     let mut v = [s.splat(0.0); LINE];
                     for j in 0..LINE {
                         v[j] = s.load(&data[start.wrapping_add_signed(j as isize * stride)..]);
@@ -81,6 +70,8 @@ impl Kernel<f32> for InSquares<'_> {
                     for i in 0..LINE {
                         s.store(v[i], &mut out[i * width..]);
                     }
+                } else {
+                    square(data, start, stride, [n, m], out, width);
                 }
                 top += LINE;
             }
@@ -154,13 +145,8 @@ pub struct Tiles<'a, const K: usize> {
     slab: usize,
 }
 
-/// Where a tile is.
-pub struct Tile<const K: usize> {
-    /// Its first element in each operand.
-    pub start: [usize; K],
-    /// Rows and columns.
-    pub size: [usize; 2],
-}
+/// The first element of a tile in each operand, and its rows and columns.
+pub type Tile<const K: usize> = ([usize; K], [usize; 2]);
 
 impl<'a, const K: usize> Tiles<'a, K> {
     pub fn new(nest: &'a LoopNest<K>) -> Option<Self> {
@@ -180,6 +166,11 @@ impl<'a, const K: usize> Tiles<'a, K> {
     /// The distance from a row of a tile to the next, in the output.
     pub fn slab(&self) -> usize {
         self.slab
+    }
+
+    /// The distance from an element of a row to the next, in an operand.
+    pub fn stride(&self, k: usize) -> isize {
+        self.nest.stride(k)
     }
 
     /// The distance from a row of a tile to the next, in an operand.
@@ -205,7 +196,7 @@ impl<'a, const K: usize> Tiles<'a, K> {
             while done < self.slab {
                 let (m, start) = cursor.next(SIDE);
                 let end = (n - 1) * self.slab + done + m;
-                f(Tile { start, size: [n, m] }, &mut slabs[done..end]);
+                f((start, [n, m]), &mut slabs[done..end]);
                 done += m;
             }
             (at, out) = (at + n, rest);
@@ -239,11 +230,7 @@ fn copy_interleaved<T: Element>(nest: &LoopNest<1>, data: &[T], out: &mut [T]) {
                 2 => interleave::<T, 2>(data, start, stride, to),
                 3 => interleave::<T, 3>(data, start, stride, to),
                 4 => interleave::<T, 4>(data, start, stride, to),
-                _ => {
-                    for (i, row) in to.chunks_exact_mut(m).enumerate() {
-                        gather(data, start + i, stride, row);
-                    }
-                }
+                _ => gather_runs(data, start, stride, 1, m, to),
             }
             done += rows * m;
         }
@@ -255,7 +242,7 @@ fn copy_interleaved<T: Element>(nest: &LoopNest<1>, data: &[T], out: &mut [T]) {
 pub fn copy<T: Element>(nest: &LoopNest<1>, data: &[T], out: &mut [T]) -> &'static str {
     if let Some(tiles) = Tiles::new(nest) {
         par::fill(out, tiles.chunk_len(Cost::MOVE), Cost::MOVE, |first, out| {
-            tiles.each(first, out, &mut |Tile { start: [start], size }, out| {
+            tiles.each(first, out, &mut |([start], size), out| {
                 transpose(data, start, nest.stride(0), size, out, tiles.slab());
             });
         });
@@ -266,13 +253,7 @@ pub fn copy<T: Element>(nest: &LoopNest<1>, data: &[T], out: &mut [T]) -> &'stat
         return "interleaved runs";
     }
     par::fill(out, Cost::MOVE.chunk_len(), Cost::MOVE, |first, part| {
-        let mut cursor = nest.cursor(first);
-        let mut done = 0;
-        while done < part.len() {
-            let (n, [start]) = cursor.next(part.len() - done);
-            gather(data, start, nest.stride(0), &mut part[done..done + n]);
-            done += n;
-        }
+        nest.cursor(first).read(data, part);
     });
     if nest.stride(0) == 1 { "contiguous runs" } else { "strided runs" }
 }

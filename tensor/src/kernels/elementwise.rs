@@ -7,7 +7,7 @@ use crate::error::OrPanic;
 use crate::formula::Expr;
 use crate::kernels::{Real, level_of};
 use crate::layout::Layout;
-use crate::loop_nest::{Cursor, LoopNest, gather};
+use crate::loop_nest::{Cursor, LoopNest, gather, gather_runs};
 use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::settings;
@@ -26,6 +26,27 @@ pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
     fn f<S: Lanes<T>>(self, x: [Expr<T, S>; K]) -> Expr<T, S>;
 }
 
+/// Structs with a formula each: their names, costs and formulas.
+macro_rules! formulas {
+    ($($(#[$doc:meta])* $name:ident, $cost:ident, |$($x:ident),+| $f:expr;)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        struct $name;
+
+        impl<T: Real> Elementwise<T, { [$(stringify!($x)),+].len() }> for $name {
+            const COST: Cost = Cost::$cost;
+            #[inline(always)]
+            fn f<S: Lanes<T>>(
+                self,
+                [$($x),+]: [Expr<T, S>; { [$(stringify!($x)),+].len() }],
+            ) -> Expr<T, S> {
+                $f
+            }
+        }
+    )+};
+}
+pub(crate) use formulas;
+
 /// Elements of the buffers that operands with other strides than 1 are copied to. They are large, since each
 /// block of work has an overhead.
 const BUFFER: usize = 1024;
@@ -37,8 +58,6 @@ const SMALL_BUFFER: usize = 256;
 struct Block<T, const N: usize>([T; N]);
 /// Runs shorter than this are copied to a buffer, several at a time.
 const SHORT_RUN: usize = 32;
-/// Runs shorter than this are copied element by element.
-const TINY_RUN: usize = 8;
 
 /// The shape that all operands broadcast to.
 #[track_caller]
@@ -203,11 +222,17 @@ fn with_runs<T: Real, const K: usize>(
     // Costly formulas leave the hardware prefetchers enough time.
     let prefetches = needs_software_prefetch::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
     let access = Access::of(&nest, &shape);
-    if access == Access::Transposed {
-        return in_tiles(name, cost, level, shape, &nest, data, f);
-    }
     let short = access == Access::ShortRuns;
+    let tiles = if access == Access::Transposed { Tiles::new(&nest) } else { None };
     Tensor::build(name, shape, |out| {
+        if let Some(tiles) = tiles {
+            return par::fill(out, tiles.chunk_len(cost), cost, |first, out| {
+                let mut buffers = [Block([T::ZERO; TILE]); K];
+                tiles.each(first, out, &mut |tile, out| {
+                    f(&mut copy_tile(&tiles, tile, data, out, &mut buffers));
+                });
+            });
+        }
         par::fill(out, cost.chunk_len(), cost, |first, out| {
             let small = out.len() <= SMALL_BUFFER;
             let chunk = Chunk { nest: &nest, cursor: nest.cursor(first), data, short, out };
@@ -255,67 +280,30 @@ impl Access {
     }
 }
 
-/// [`with_runs`] where operands are contiguous along another axis than the last.
-#[inline(never)]
-#[track_caller]
-fn in_tiles<T: Real, const K: usize>(
-    name: &'static str,
-    cost: Cost,
-    level: Level,
-    shape: Shape,
-    nest: &LoopNest<K>,
-    data: [&[T]; K],
-    f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
-) -> Tensor<T> {
-    let tiles = Tiles::new(nest).expect("a transposed operand");
-    Tensor::build(name, shape, |out| {
-        par::fill(out, tiles.chunk_len(cost), cost, |first, out| {
-            let mut buffers = [Block([T::ZERO; TILE]); K];
-            tiles.each(first, out, &mut |tile, out| {
-                let copy = CopyTile { nest, tiles: &tiles, tile, data, out, buffers: &mut buffers };
-                f(&mut T::dispatch(level, copy));
-            });
-        });
-    })
-}
-
-/// Copies a tile of operands that are not contiguous along rows. It is a kernel, as [`Gather`] is.
-struct CopyTile<'r, 'a, T, const K: usize> {
-    nest: &'a LoopNest<K>,
-    tiles: &'a Tiles<'a, K>,
-    tile: Tile<K>,
-    data: [&'a [T]; K],
+/// A tile of the output, and operands of it: those that are not contiguous along rows are copied to buffers.
+fn copy_tile<'r, T: Real, const K: usize>(
+    tiles: &Tiles<'_, K>,
+    (mut start, [rows, len]): Tile<K>,
+    mut data: [&'r [T]; K],
     out: &'r mut [T],
     buffers: &'r mut [Block<T, TILE>; K],
-}
-
-impl<'r, 'a: 'r, T: Real, const K: usize> Kernel<T> for CopyTile<'r, 'a, T, K> {
-    type Out = Runs<'r, T, K>;
-
-    #[inline(always)]
-    fn run<S: Lanes<T>>(self, _: S) -> Runs<'r, T, K> {
-        let CopyTile { nest, tiles, tile: Tile { mut start, size }, mut data, out, buffers } = self;
-        let [rows, len] = size;
-        let mut step = [0; K];
-        for (k, Block(buffer)) in buffers.iter_mut().enumerate() {
-            step[k] = tiles.step(k);
-            let stride = nest.stride(k);
-            if stride == 1 {
-                continue;
-            }
-            if step[k] == 1 {
-                transpose(data[k], start[k], stride, size, buffer, len);
-            } else {
-                for (i, row) in buffer.chunks_exact_mut(len).take(rows).enumerate() {
-                    let from = start[k].wrapping_add_signed(i as isize * step[k]);
-                    gather(data[k], from, stride, row);
-                }
-            }
-            (data[k], start[k], step[k]) = (buffer, 0, len as isize);
+) -> Runs<'r, T, K> {
+    let mut step = [0; K];
+    for (k, Block(buffer)) in buffers.iter_mut().enumerate() {
+        step[k] = tiles.step(k);
+        let stride = tiles.stride(k);
+        if stride == 1 {
+            continue;
         }
-        let (out_step, repeated) = (tiles.slab(), none());
-        Runs { x: data, start, step, len, out, out_step, repeated, prefetches: false }
+        if step[k] == 1 {
+            transpose(data[k], start[k], stride, [rows, len], buffer, len);
+        } else {
+            gather_runs(data[k], start[k], stride, step[k], len, &mut buffer[..rows * len]);
+        }
+        (data[k], start[k], step[k]) = (buffer, 0, len as isize);
     }
+    let (out_step, repeated) = (tiles.slab(), none());
+    Runs { x: data, start, step, len, out, out_step, repeated, prefetches: false }
 }
 
 /// The report of an elementwise operation: of the operations on each element, and the bytes read.
@@ -469,46 +457,6 @@ fn fill<T: Real, S: Lanes<T>>(s: S, vectors: &mut [T], x: T) {
     }
 }
 
-/// Copies runs of `len` elements, `step` apart, to `out`.
-#[inline(always)]
-fn gather_runs<T: Copy>(
-    data: &[T],
-    start: usize,
-    stride: isize,
-    step: isize,
-    len: usize,
-    out: &mut [T],
-) {
-    if step == len as isize * stride {
-        return gather(data, start, stride, out); // one run
-    }
-    if step == 0 {
-        // Twice as many copies each time.
-        gather(data, start, stride, &mut out[..len]);
-        let mut done = len;
-        while done < out.len() {
-            let more = done.min(out.len() - done);
-            out.copy_within(..more, done);
-            done += more;
-        }
-        return;
-    }
-    let mut from = start;
-    for run in out.chunks_exact_mut(len) {
-        if len >= TINY_RUN {
-            gather(data, from, stride, run);
-        } else {
-            // Without a call for a few elements.
-            let mut at = from;
-            for x in run {
-                *x = data[at];
-                at = at.wrapping_add_signed(stride);
-            }
-        }
-        from = from.wrapping_add_signed(step);
-    }
-}
-
 /// The formula over slices of equal length.
 #[inline(always)]
 fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
@@ -569,11 +517,9 @@ pub fn map_slices<A: Element, R: Element>(
             let mut done = 0;
             while done < out.len() {
                 let (n, [start]) = cursor.next(most.min(out.len() - done));
-                let x = if stride == 1 {
-                    &data[start..start + n]
-                } else {
-                    gather(data, start, stride, &mut buffer[..n]);
-                    &buffer[..n]
+                let x = match stride {
+                    1 => &data[start..start + n],
+                    _ => run(data, start, stride, &mut buffer[..n]),
                 };
                 f(x, &mut out[done..done + n]);
                 done += n;
@@ -594,15 +540,16 @@ pub fn zip_with<A: Element, B: Element, R: Element>(
     b: &Tensor<B>,
     f: impl Fn(A, B) -> R + Send + Sync,
 ) -> Tensor<R> {
-    zip3_with(name, a, b, &Tensor::scalar(false), |a, b, _| f(a, b))
+    zip3_with(name, (Cost::SCALAR, 1), a, b, &Tensor::scalar(false), |a, b, _| f(a, b))
 }
 
-/// [`map_with`] for three operands, broadcast together. The compiler can vectorise simple
-/// functions, since they are applied to slices, whatever the strides.
+/// [`map_with`] for three operands, broadcast together, with a cost and operations for each element. The compiler
+/// can vectorise simple functions, since they are applied to slices, whatever the strides.
 #[inline(never)]
 #[track_caller]
 pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     name: &'static str,
+    (cost, each): (Cost, u64),
     a: &Tensor<A>,
     b: &Tensor<B>,
     c: &Tensor<C>,
@@ -613,7 +560,7 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
     let call = observe::begin();
     Tensor::build(name, shape, |out| {
-        par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
+        par::fill(out, cost.chunk_len(), cost, |first, out| {
             let mut cursor = nest.cursor(first);
             let mut buffers =
                 ([A::ZERO; SMALL_BUFFER], [B::ZERO; SMALL_BUFFER], [C::ZERO; SMALL_BUFFER]);
@@ -633,18 +580,13 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
         observe::end(call, || {
             let kernel = if strides == [1; 3] { "contiguous" } else { "strided runs copied" };
             let read = a.distinct_bytes() + b.distinct_bytes() + c.distinct_bytes();
-            describe::<R>(name, kernel, shape, None, 1, read)
+            describe::<R>(name, kernel, shape, None, each, read)
         });
     })
 }
 
 /// A run of elements as a slice: in place if they are contiguous, else copied to the buffer.
-pub fn run<'a, T: Copy>(
-    data: &'a [T],
-    start: usize,
-    stride: isize,
-    buffer: &'a mut [T],
-) -> &'a [T] {
+fn run<'a, T: Copy>(data: &'a [T], start: usize, stride: isize, buffer: &'a mut [T]) -> &'a [T] {
     if stride == 1 {
         return &data[start..start + buffer.len()];
     }

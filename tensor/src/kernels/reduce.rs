@@ -12,6 +12,7 @@ use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::{Real, level_of};
+use crate::layout::Layout;
 use crate::loop_nest::{LoopNest, gather};
 use crate::observe::{self, KernelCall};
 use crate::par;
@@ -136,10 +137,15 @@ fn inner_reduction<T: Real, F: Reducer<T>>(
                     for (i, out) in out.chunks_mut(SIDE).enumerate() {
                         let copy = &mut copy[..out.len() * count];
                         let stride = nest.stride(0);
-                        tiles.each((first + i * SIDE) * count, copy, &mut |tile, copy| {
-                            transpose(data, tile.start[0], stride, tile.size, copy, count);
-                        });
-                        let nest = &LoopNest::contiguous(copy.len());
+                        tiles.each(
+                            (first + i * SIDE) * count,
+                            copy,
+                            &mut |([start], size), copy| {
+                                transpose(data, start, stride, size, copy, count);
+                            },
+                        );
+                        let whole = Layout::contiguous([copy.len()].into());
+                        let nest = &LoopNest::new(whole.shape(), [&whole]);
                         let copied =
                             InnerReduction { op, nest, data: copy, first: 0, len: count, out };
                         T::dispatch(level, copied);
@@ -192,12 +198,7 @@ impl<T: Real, F: Reducer<T>> Kernel<T> for InnerReduction<'_, T, F> {
                 } else {
                     buffer.resize(BLOCK, T::ZERO);
                     gather(data, start, stride, &mut buffer[..m]);
-                    let mut have = m;
-                    while have < n {
-                        let (m, [start]) = cursor.next(n - have);
-                        gather(data, start, stride, &mut buffer[have..have + m]);
-                        have += m;
-                    }
+                    cursor.read(data, &mut buffer[m..n]);
                     &buffer[..n]
                 };
                 let mut acc = fold_block(s, op, block);
@@ -440,10 +441,6 @@ pub fn reduce_with<A: Element, R: Element>(
         let each = Cost::CHEAP.times(len.max(1));
         par::fill(out, Cost::CHEAP.units_per_chunk(len), each, |first, out| {
             for (i, y) in out.iter_mut().enumerate() {
-                if len == 0 {
-                    *y = f(&mut std::iter::empty());
-                    continue;
-                }
                 let (_, [start]) = nest.cursor((first + i) * len).next(1);
                 *y =
                     f(&mut (0..len).map(|j| data[(start as isize + j as isize * stride) as usize]));

@@ -20,50 +20,46 @@ pub fn reduce_terms<T: Real, F: Reducer<T>, E: Elementwise<T, K>, const K: usize
 ) -> Tensor<T> {
     let shape = common_shape(name, x.map(|t| t.shape()));
     let x = x.map(|t| t.broadcast_to(shape));
-    Blocks {
-        whole: &|x, axes| reduce(name, op, &elementwise(name, formula, x.each_ref()), axes),
-        partial: &|x| reduce(name, op, x, AxisSet::EMPTY.insert(0)),
-    }
-    .reduce(&x, axes)
+    let whole = |x: &[Tensor<T>; K], axes| {
+        reduce(name, op, &elementwise(name, formula, x.each_ref()), axes)
+    };
+    in_blocks(&x, axes, &whole, &|x| reduce(name, op, x, AxisSet::EMPTY.insert(0)))
 }
 
 /// Computes terms of the operands and reduces them over axes.
 type Whole<'a, T, const K: usize> = dyn Fn(&[Tensor<T>; K], AxisSet) -> Tensor<T> + Sync + 'a;
 
-/// [`reduce_terms`] without the formula.
-struct Blocks<'a, T: Real, const K: usize> {
-    whole: &'a Whole<'a, T, K>,
-    /// Reduces partial results over axis 0.
-    partial: &'a (dyn Fn(&Tensor<T>) -> Tensor<T> + Sync),
-}
-
-impl<T: Real, const K: usize> Blocks<'_, T, K> {
-    fn reduce(&self, x: &[Tensor<T>; K], axes: AxisSet) -> Tensor<T> {
-        let shape = *x[0].shape();
-        let mut long = (0..shape.rank()).filter(|&i| shape[i] > 1);
-        let (kept, last) = (long.clone().find(|&i| !axes.contains(i)), long.next_back());
-        if shape.numel() <= PIECE {
-            return (self.whole)(x, axes);
-        }
-        let out_shape = shape.reduced(axes, false);
-        // Blocks of the results: each is reduced as it is in the whole.
-        if let Some(axis) = kept.filter(|&axis| Some(axis) != last) {
-            let size = (PIECE * shape[axis] / shape.numel()).max(1);
-            let results = map_blocks(x, axis, size, |x| self.reduce(x, axes));
-            return Tensor::from_vec(results, out_shape);
-        }
-        // Blocks of one sequence, or of rows, by which `reduce` divides them, too.
-        let width = kept.map_or(1, |axis| shape[axis]);
-        let (rows, size) = (shape.numel() / width, if width == 1 { PIECE } else { ROWS });
-        if rows <= size || (2..NARROW).contains(&width) {
-            return (self.whole)(x, axes);
-        }
-        let x = x.each_ref().map(|t| t.reshape([rows, width]));
-        let first = AxisSet::EMPTY.insert(0);
-        let parts = map_blocks(&x, 0, size, |x| (self.whole)(x, first));
-        let parts = Tensor::from_vec(parts, [rows.div_ceil(size), width]);
-        (self.partial)(&parts).reshape(out_shape)
+/// [`reduce_terms`] without the formula; `partial` reduces partial results over axis 0.
+fn in_blocks<T: Real, const K: usize>(
+    x: &[Tensor<T>; K],
+    axes: AxisSet,
+    whole: &Whole<'_, T, K>,
+    partial: &(dyn Fn(&Tensor<T>) -> Tensor<T> + Sync),
+) -> Tensor<T> {
+    let shape = *x[0].shape();
+    let mut long = (0..shape.rank()).filter(|&i| shape[i] > 1);
+    let (kept, last) = (long.clone().find(|&i| !axes.contains(i)), long.next_back());
+    if shape.numel() <= PIECE {
+        return whole(x, axes);
     }
+    let out_shape = shape.reduced(axes, false);
+    // Blocks of the results: each is reduced as it is in the whole.
+    if let Some(axis) = kept.filter(|&axis| Some(axis) != last) {
+        let size = (PIECE * shape[axis] / shape.numel()).max(1);
+        let results = map_blocks(x, axis, size, |x| in_blocks(x, axes, whole, partial));
+        return Tensor::from_vec(results, out_shape);
+    }
+    // Blocks of one sequence, or of rows, by which `reduce` divides them, too.
+    let width = kept.map_or(1, |axis| shape[axis]);
+    let (rows, size) = (shape.numel() / width, if width == 1 { PIECE } else { ROWS });
+    if rows <= size || (2..NARROW).contains(&width) {
+        return whole(x, axes);
+    }
+    let x = x.each_ref().map(|t| t.reshape([rows, width]));
+    let first = AxisSet::EMPTY.insert(0);
+    let parts = map_blocks(&x, 0, size, |x| whole(x, first));
+    let parts = Tensor::from_vec(parts, [rows.div_ceil(size), width]);
+    partial(&parts).reshape(out_shape)
 }
 
 /// The results of blocks of `size` along an axis, one after the other.

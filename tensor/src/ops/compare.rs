@@ -4,7 +4,7 @@ use crate::element::{Element, Float};
 use crate::kernels::elementwise::{map_slices, map_with, zip_with};
 use crate::ops::binary::TensorOrNumber;
 use crate::settings;
-use crate::simd::{Kernel, Lanes, dispatch_f32};
+use crate::simd::{inlined, vectorized};
 use crate::tensor::Tensor;
 
 /// # Comparisons
@@ -122,11 +122,15 @@ pub trait Cast<U>: Copy {
 }
 
 macro_rules! casts {
-    ($($from:ty => $($to:ty),+;)+) => {$($(
+    ($($from:ty => $($to:ident $(by $all:ident)?),+;)+) => {$($(
         impl Cast<$to> for $from {
             fn cast(self) -> $to {
                 self as $to
             }
+
+            $(fn cast_all(x: &[$from], out: &mut [$to]) {
+                $all(x, out);
+            })?
         }
     )+
         impl Cast<bool> for $from {
@@ -144,8 +148,8 @@ macro_rules! casts {
 }
 
 casts! {
-    f32 => f32, f64, u32;
-    f64 => f32, f64, u32;
+    f32 => f32, f64, i64 by cast_floats, u32;
+    f64 => f32, f64, i64 by cast_floats, u32;
     i64 => f32, f64, i64, u32;
     u32 => f32, f64, i64, u32;
 }
@@ -162,42 +166,28 @@ fn truncated(x: f64) -> i64 {
     nearest - above + below
 }
 
-/// A loop over [`truncated`], which the compiler vectorises for the instruction set.
-struct Truncate<'a, F>(&'a [F], &'a mut [i64]);
-
-impl<F: Float> Kernel<f32> for Truncate<'_, F> {
-    type Out = ();
-
-    #[inline(always)]
-    fn run<S: Lanes<f32>>(self, _: S) {
-        let Truncate(x, out) = self;
-        let x = &x[..out.len()];
-        for i in 0..out.len() {
-            out[i] = truncated(x[i].to_f64());
-        }
+/// Casts floats, which are usually so small that the loop can be vectorised.
+fn cast_floats<F: Float + Cast<i64>>(x: &[F], out: &mut [i64]) {
+    let limit = F::from_f64(2_251_799_813_685_248.0); // 2⁵¹
+    let are_small = vectorized(
+        settings::level(),
+        inlined!(|| {
+            let (x, mut all) = (&x[..out.len()], true);
+            for i in 0..out.len() {
+                all &= (-limit < x[i]) & (x[i] < limit);
+            }
+            if all {
+                for i in 0..out.len() {
+                    out[i] = truncated(x[i].to_f64());
+                }
+            }
+            all
+        }),
+    );
+    if !are_small {
+        out.iter_mut().zip(x).for_each(|(y, &x)| *y = x.cast());
     }
 }
-
-macro_rules! casts_of_floats_to_i64 {
-    ($($from:ty),+) => {$(
-        impl Cast<i64> for $from {
-            fn cast(self) -> i64 {
-                self as i64
-            }
-
-            fn cast_all(x: &[$from], out: &mut [i64]) {
-                if x.iter().fold(true, |all, x| all & (x.abs() < 2_251_799_813_685_248.0)) {
-                    return dispatch_f32(settings::level(), Truncate(x, out));
-                }
-                for (y, &x) in out.iter_mut().zip(x) {
-                    *y = x.cast();
-                }
-            }
-        }
-    )+};
-}
-
-casts_of_floats_to_i64!(f32, f64);
 
 impl Cast<bool> for bool {
     fn cast(self) -> bool {

@@ -190,47 +190,6 @@ impl<I: Integer> Tensor<I> {
 ///
 /// Addition at indices.
 impl<T: Real> Tensor<T> {
-    /// A copy of `self` with `src[.., i, ..]` added to `[.., idx[.., i, ..], ..]`, where the
-    /// index replaces the position on `axis`: the adjoint of [`Tensor::gather`].
-    ///
-    /// `src` has the shape of `idx`, which has as many axes as `self` and is no longer than
-    /// `self` on any axis but `axis`. Values with the same index are added in ascending
-    /// order of position.
-    ///
-    /// # Panics
-    /// If the shapes do not fit, or an index is outside the axis.
-    ///
-    /// ```
-    /// use retrograd::prelude::*;
-    /// let x = Tensor::<f32>::ones([3]);
-    /// let y = x.scatter_add(0, &Tensor::from([2i64, 0, 2]), &Tensor::from([1.0, 2.0, 3.0]));
-    /// assert_eq!(y.to_vec(), [3.0, 1.0, 5.0]);
-    /// ```
-    #[track_caller]
-    pub fn scatter_add<I: Integer>(
-        &self,
-        axis: isize,
-        idx: &Tensor<I>,
-        src: &Tensor<T>,
-    ) -> Tensor<T> {
-        let axis = self.shape().axis("scatter_add", axis).or_panic();
-        check_lines("scatter_add", self.shape(), idx.shape(), axis).or_panic();
-        check_equal("scatter_add", src.shape(), idx.shape()).or_panic();
-        let src = src.view_moved_last(axis).contiguous();
-        // Checked before they are moved, so that the message names the caller's position.
-        let idx = idx.checked_indices("scatter_add", self.shape()[axis]).view_moved_last(axis);
-        let picks = idx.contiguous();
-        let moved = self.view_moved_last(axis);
-        let call = observe::begin();
-        let mut out = moved.contiguous();
-        if picks.numel() > 0 {
-            let picks = picks.as_slice();
-            add_lines(out.make_mut(), moved.shape(), idx.shape(), picks, src.as_slice());
-        }
-        observe::end(call, || added("scatter_add", &out, &src));
-        out.view_moved_back(axis)
-    }
-
     /// A copy of `self` with slice `i` of `src` added to slice `idx[i]`, along `axis`: the
     /// adjoint of [`Tensor::index_select`].
     ///
@@ -346,7 +305,11 @@ fn take<T: Element>(
 
 /// The report of `src` added to parts of `out`.
 #[cold]
-fn added<T: Real>(operation: &'static str, out: &Tensor<T>, src: &Tensor<T>) -> KernelCall {
+pub(super) fn added<T: Real>(
+    operation: &'static str,
+    out: &Tensor<T>,
+    src: &Tensor<T>,
+) -> KernelCall {
     // At most as many elements as there are in either are read and written.
     let changed = src.distinct_bytes().min(out.distinct_bytes());
     KernelCall {
@@ -411,40 +374,6 @@ fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[i64], src:
             }
         }
     });
-}
-
-/// `out[l, picks[l, i]] += src[l, i]` for row-major lines along the last axis. Lines of `out`
-/// outside the other axes of `idx` are unchanged.
-fn add_lines<T: Real>(out: &mut [T], shape: &Shape, idx: &Shape, picks: &[i64], src: &[T]) {
-    let last = shape.rank() - 1;
-    let (len, count) = (shape[last], idx[last]);
-    let each = Cost::CHEAP.times(1 + count / len);
-    let chunk = each.units_per_chunk(len) * len;
-    par::fill(out, chunk, each, |first, out| {
-        for (i, y) in out.chunks_exact_mut(len).enumerate() {
-            if let Some(line) = same_line(first / len + i, &shape[..last], &idx[..last]) {
-                let line = line * count..(line + 1) * count;
-                for (&pick, &x) in picks[line.clone()].iter().zip(&src[line]) {
-                    y[pick as usize] += x;
-                }
-            }
-        }
-    });
-}
-
-/// The index, in an array of smaller sizes, of line `line` of an array of larger sizes.
-pub(super) fn same_line(mut line: usize, large: &[usize], small: &[usize]) -> Option<usize> {
-    let (mut number, mut weight) = (0, 1);
-    for (&large, &small) in large.iter().zip(small).rev() {
-        let at = line % large;
-        line /= large;
-        if at >= small {
-            return None;
-        }
-        number += at * weight;
-        weight *= small;
-    }
-    Some(number)
 }
 
 fn check_rank(op: &'static str, what: &str, shape: &Shape, rank: usize) -> Result<()> {

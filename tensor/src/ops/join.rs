@@ -178,12 +178,7 @@ fn copy_short_pieces<T: Element>(part: &Part<T>, row: usize, first: usize, out: 
     let together = buffer.len() / len;
     for rows in out.chunks_mut(together * row) {
         let pieces = &mut buffer[..rows.len() / row * len];
-        let mut done = 0;
-        while done < pieces.len() {
-            let (n, [from]) = cursor.next(pieces.len() - done);
-            gather(data, from, nest.stride(0), &mut pieces[done..done + n]);
-            done += n;
-        }
+        cursor.read(data, pieces);
         if len == 1 {
             rows.iter_mut().skip(start).step_by(row).zip(pieces).for_each(|(y, x)| *y = *x);
             continue;

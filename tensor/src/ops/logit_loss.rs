@@ -3,32 +3,15 @@
 use crate::cost::Cost;
 use crate::formula::Expr;
 use crate::kernels::Real;
-use crate::kernels::elementwise::{Elementwise, elementwise};
+use crate::kernels::elementwise::{Elementwise, elementwise, formulas};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
 
-/// `w · t · softplus(-x) + (1 - t) · softplus(x)`
-#[derive(Clone, Copy)]
-struct LogitLoss;
-
-impl<T: Real> Elementwise<T, 3> for LogitLoss {
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<S: Lanes<T>>(self, [x, t, w]: [Expr<T, S>; 3]) -> Expr<T, S> {
-        t * (-x).softplus() * w + (-t + 1.0) * x.softplus()
-    }
-}
-
-/// `(1 - t) · σ(x) - w · t · σ(-x)`
-#[derive(Clone, Copy)]
-struct LogitSlope;
-
-impl<T: Real> Elementwise<T, 3> for LogitSlope {
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<S: Lanes<T>>(self, [x, t, w]: [Expr<T, S>; 3]) -> Expr<T, S> {
-        (-t + 1.0) * x.sigmoid() - t * w * (-x).sigmoid()
-    }
+formulas! {
+    /// `w · t · softplus(-x) + (1 - t) · softplus(x)`
+    LogitLoss, COSTLY, |x, t, w| t * (-x).softplus() * w + (-t + 1.0) * x.softplus();
+    /// `(1 - t) · σ(x) - w · t · σ(-x)`
+    LogitSlope, COSTLY, |x, t, w| (-t + 1.0) * x.sigmoid() - t * w * (-x).sigmoid();
 }
 
 impl<T: Real> Tensor<T> {

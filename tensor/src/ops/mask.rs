@@ -4,11 +4,9 @@
 use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::kernels::elementwise::{common_shape, map_with, run, zip_with};
-use crate::loop_nest::LoopNest;
+use crate::kernels::elementwise::{common_shape, map_with, zip_with, zip3_with};
 use crate::observe;
 use crate::par;
-use crate::shape::Shape;
 use crate::tensor::Tensor;
 use std::hint::select_unpredictable;
 use std::ops::{BitAnd, BitOr, Not};
@@ -30,8 +28,7 @@ impl Tensor<bool> {
     #[doc(alias = "select")]
     #[track_caller]
     pub fn where_<T: Element>(&self, a: &Tensor<T>, b: &Tensor<T>) -> Tensor<T> {
-        let shape = common_shape("where_", [self.shape(), a.shape(), b.shape()]);
-        select("where_", &shape, self, a, b)
+        zip3_with("where_", SELECTION, self, a, b, select_unpredictable)
     }
 
     /// `self ∧ other`, broadcast; also `self & other`.
@@ -112,7 +109,9 @@ impl<T: Element> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor<bool>, value: T) -> Tensor<T> {
-        select("masked_fill", self.shape(), mask, &Tensor::scalar(value), self)
+        let (value, shape) = (Tensor::scalar(value), self.shape());
+        mask.layout().broadcast_to("masked_fill", shape).or_panic();
+        zip3_with("masked_fill", SELECTION, mask, &value, self, select_unpredictable)
     }
 
     /// The lower triangle of the last two axes: element `[.., i, j]` if `j - i <= diagonal`,
@@ -139,6 +138,9 @@ impl<T: Element> Tensor<T> {
     }
 }
 
+/// The cost and the operations of a selection of one of two elements. Both are read everywhere, so that there is no
+/// branch to mispredict.
+const SELECTION: (Cost, u64) = (Cost::CHEAP, 0);
 /// Elements per block.
 const BLOCK: usize = 256;
 
@@ -183,53 +185,6 @@ fn for_each_true<U: Element>(
 /// The number of true elements.
 pub(super) fn count(part: &[bool]) -> usize {
     part.iter().map(|&is_true| usize::from(is_true)).sum()
-}
-
-/// `a` where `mask` is true, else `b`, all broadcast to `shape`. Both are read everywhere, so that
-/// there is no branch to mispredict.
-#[track_caller]
-fn select<T: Element>(
-    op: &'static str,
-    shape: &Shape,
-    mask: &Tensor<bool>,
-    a: &Tensor<T>,
-    b: &Tensor<T>,
-) -> Tensor<T> {
-    // Not in a closure, whose line the panic would report.
-    let wide = [
-        mask.layout().broadcast_to(op, shape).or_panic(),
-        a.layout().broadcast_to(op, shape).or_panic(),
-        b.layout().broadcast_to(op, shape).or_panic(),
-    ];
-    let nest = LoopNest::new(shape, [&wide[0], &wide[1], &wide[2]]);
-    let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
-    let (mask, a, b) = (mask.data(), a.data(), b.data());
-    let call = observe::begin();
-    let out = Tensor::build(op, *shape, |out| {
-        par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
-            let mut cursor = nest.cursor(first);
-            let (mut masks, mut buffers) = ([false; BLOCK], [[T::ZERO; BLOCK]; 2]);
-            let [in_a, in_b] = &mut buffers;
-            let mut done = 0;
-            while done < out.len() {
-                let (n, starts) = cursor.next(BLOCK.min(out.len() - done));
-                let mask = run(mask, starts[0], strides[0], &mut masks[..n]);
-                let a = run(a, starts[1], strides[1], &mut in_a[..n]);
-                let b = run(b, starts[2], strides[2], &mut in_b[..n]);
-                let out = &mut out[done..done + n];
-                for i in 0..n {
-                    out[i] = select_unpredictable(mask[i], a[i], b[i]);
-                }
-                done += n;
-            }
-        });
-    });
-    observe::end(call, || {
-        let kernel = if strides == [1; 3] { "contiguous" } else { "strided runs copied" };
-        let elements = wide[1].distinct() + wide[2].distinct();
-        out.moved(op, kernel, (wide[0].distinct() + elements * size_of::<T>()) as u64)
-    });
-    out
 }
 
 /// Keeps the elements of each row before a column (or after it), and sets the others to 0.

@@ -17,23 +17,23 @@ use crate::tensor::Tensor;
 const BLOCK: usize = 256;
 
 /// A tensor whose elements are computed from the bits of a key: `f` is given a block of elements, and the bits of
-/// at least as many.
+/// as many, rounded up to pairs.
 #[track_caller]
 fn from_bits<T: Element>(
     op: &'static str,
     shape: Shape,
     key: Key,
     cost: Cost,
-    f: impl Fn(&[u64; BLOCK], &mut [T]) + Send + Sync,
+    f: impl Fn(&[u64], &mut [T]) + Send + Sync,
 ) -> Tensor<T> {
     let (call, level) = (observe::begin(), settings::level());
     let out = Tensor::build(op, shape, |out| {
         par::fill(out, cost.chunk_len(), cost, |first, out| {
             let mut bits = [0; BLOCK];
             for (i, out) in out.chunks_mut(BLOCK).enumerate() {
-                let needed = out.len().next_multiple_of(2);
-                key.fill_bits(level, (first + i * BLOCK) as u64, &mut bits[..needed]);
-                f(&bits, out);
+                let bits = &mut bits[..out.len().next_multiple_of(2)];
+                key.fill_bits(level, (first + i * BLOCK) as u64, bits);
+                f(bits, out);
             }
         });
     });
@@ -116,8 +116,7 @@ impl<T: Real> Tensor<T> {
         let level = settings::level();
         from_bits("randn", shape.into(), rng.key(), Cost::SCALAR, |bits, out| {
             let mut normal = [0.0; BLOCK];
-            let needed = out.len().next_multiple_of(2);
-            box_muller(level, &bits[..needed], &mut normal[..needed]);
+            box_muller(level, bits, &mut normal[..bits.len()]);
             for (y, &x) in out.iter_mut().zip(&normal) {
                 *y = T::from_f64(x);
             }

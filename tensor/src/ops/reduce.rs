@@ -5,7 +5,7 @@ use crate::cost::Cost;
 use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::formula::Expr;
-use crate::kernels::elementwise::{Elementwise, zip_with};
+use crate::kernels::elementwise::{Elementwise, formulas, zip_with};
 use crate::kernels::reduce::{self, Reducer, reduce, reduce_lines, reduce_with};
 use crate::kernels::reduce_terms::reduce_terms;
 use crate::kernels::{Case, Number, Real, case, integers};
@@ -66,26 +66,8 @@ fold!(Product, T::ONE, mul, product, ProductCase, Some(1), i128::checked_mul);
 fold!(Max, T::NEG_INFINITY, max, max_lane, MaxCase, None, |a: i128, b| Some(a.max(b)));
 fold!(Min, T::INFINITY, min, min_lane, MinCase, None, |a: i128, b| Some(a.min(b)));
 
-/// The terms of a sum.
-macro_rules! terms {
-    ($($name:ident, $cost:ident, |$($x:ident),+| $f:expr;)+) => {$(
-        #[derive(Clone, Copy)]
-        struct $name;
-
-        impl<T: Real> Elementwise<T, { [$(stringify!($x)),+].len() }> for $name {
-            const COST: Cost = Cost::$cost;
-            #[inline(always)]
-            fn f<S: Lanes<T>>(
-                self,
-                [$($x),+]: [Expr<T, S>; { [$(stringify!($x)),+].len() }],
-            ) -> Expr<T, S> {
-                $f
-            }
-        }
-    )+};
-}
-
-terms! {
+// The terms of sums.
+formulas! {
     Squared, MOVE, |x| x * x;
     Multiplied, MOVE, |x, y| x * y;
     Deviation, MOVE, |x, mean| x - mean;

@@ -10,7 +10,7 @@ use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
 use crate::observe::{self, KernelCall};
 use crate::ops::binary::TensorOrNumber;
-use crate::ops::index::{check_equal, check_lines, same_line};
+use crate::ops::index::{added, check_equal, check_lines};
 use crate::ops::strided::write_through;
 use crate::par;
 use crate::tensor::Tensor;
@@ -165,6 +165,37 @@ impl<T: Element> Tensor<T> {
 
 /// # Reduction at indices
 impl<T: Real> Tensor<T> {
+    /// A copy of `self` with `src[.., i, ..]` added to `[.., idx[.., i, ..], ..]`, where the
+    /// index replaces the position on `axis`: the adjoint of [`Tensor::gather`].
+    ///
+    /// `src` has the shape of `idx`, which has as many axes as `self` and is no longer than
+    /// `self` on any axis but `axis`. Values with the same index are added in ascending
+    /// order of position.
+    ///
+    /// # Panics
+    /// If the shapes do not fit, or an index is outside the axis.
+    ///
+    /// ```
+    /// use retrograd::prelude::*;
+    /// let x = Tensor::<f32>::ones([3]);
+    /// let y = x.scatter_add(0, &Tensor::from([2i64, 0, 2]), &Tensor::from([1.0, 2.0, 3.0]));
+    /// assert_eq!(y.to_vec(), [3.0, 1.0, 5.0]);
+    /// ```
+    #[track_caller]
+    pub fn scatter_add<I: Integer>(
+        &self,
+        axis: isize,
+        idx: &Tensor<I>,
+        src: &Tensor<T>,
+    ) -> Tensor<T> {
+        let lines = Lines::new("scatter_add", self, axis, idx, src);
+        check_equal("scatter_add", src.shape(), idx.shape()).or_panic(); // not a number
+        let call = observe::begin();
+        let out = lines.combined(self, |y, x| *y += x);
+        observe::end(call, || added("scatter_add", &out, &lines.src));
+        out.view_moved_back(lines.axis)
+    }
+
     /// A copy in which `src[.., i, ..]` is combined with the element at `[.., idx[.., i, ..], ..]`, where
     /// the index replaces the position on `axis`: their sum, product, maximum or minimum. The element itself
     /// is included.
@@ -221,15 +252,7 @@ impl<T: Real> Tensor<T> {
     fn scatter_prod<I: Integer>(&self, axis: isize, idx: &Tensor<I>, src: &Tensor<T>) -> Tensor<T> {
         let lines = Lines::new("scatter_reduce", self, axis, idx, src);
         let call = observe::begin();
-        let mut out = self.view_moved_last(lines.axis).contiguous();
-        let chunk = lines.cost.units_per_chunk(lines.len) * lines.len;
-        par::fill(out.make_mut(), chunk, lines.cost, |first, out| {
-            for (i, y) in out.chunks_exact_mut(lines.len).enumerate() {
-                for (pick, x) in lines.of(first / lines.len + i) {
-                    y[pick] *= x;
-                }
-            }
-        });
+        let out = lines.combined(self, |y, x| *y *= x);
         observe::end(call, || KernelCall {
             flops: lines.src.numel() as u64,
             ..out.moved(
@@ -346,6 +369,20 @@ impl<T: Element> Lines<T> {
         let (picks, src) = self.pieces(line);
         picks.iter().zip(src).map(|(&pick, &x)| (pick as usize, x))
     }
+
+    /// A copy of `x`, with the axis last, in which `f` combines elements with values, in ascending order of position.
+    fn combined(&self, x: &Tensor<T>, f: impl Fn(&mut T, T) + Send + Sync) -> Tensor<T> {
+        let mut out = x.view_moved_last(self.axis).contiguous();
+        let chunk = self.cost.units_per_chunk(self.len) * self.len;
+        par::fill(out.make_mut(), chunk, self.cost, |first, out| {
+            for (i, y) in out.chunks_exact_mut(self.len).enumerate() {
+                for (pick, x) in self.of(first / self.len + i) {
+                    f(&mut y[pick], x);
+                }
+            }
+        });
+        out
+    }
 }
 
 /// `x` with `source` at the positions of `layout`.
@@ -371,4 +408,19 @@ fn replace<T: Element>(
         ..out.moved(op, "runs replaced", source.distinct_bytes())
     });
     out
+}
+
+/// The index, in an array of smaller sizes, of line `line` of an array of larger sizes.
+fn same_line(mut line: usize, large: &[usize], small: &[usize]) -> Option<usize> {
+    let (mut number, mut weight) = (0, 1);
+    for (&large, &small) in large.iter().zip(small).rev() {
+        let at = line % large;
+        line /= large;
+        if at >= small {
+            return None;
+        }
+        number += at * weight;
+        weight *= small;
+    }
+    Some(number)
 }

@@ -2,7 +2,7 @@
 
 use super::one::One;
 use super::portable::Portable;
-use super::{Kernel, Level};
+use super::{Kernel, Lanes, Level};
 
 /// Runs a kernel on `f32` with the vectors of `level`; panics if the CPU does not support it.
 #[inline]
@@ -46,6 +46,23 @@ pub(crate) fn dispatch_f64<K: Kernel<f64>>(level: Level, k: K) -> K::Out {
         _ if level.is_available() => One.run(k),
         _ => unsupported(level),
     }
+}
+
+/// Runs scalar code, which the compiler vectorises for the instruction set of `level`: a closure by
+/// [`inlined!`](super::inlined).
+#[inline]
+pub(crate) fn vectorized<R>(level: Level, code: impl FnOnce() -> R) -> R {
+    struct Code<F>(F);
+
+    impl<R, F: FnOnce() -> R> Kernel<f32> for Code<F> {
+        type Out = R;
+
+        #[inline(always)]
+        fn run<S: Lanes<f32>>(self, _: S) -> R {
+            (self.0)()
+        }
+    }
+    dispatch_f32(level, Code(code))
 }
 
 #[cold]

@@ -42,7 +42,7 @@ mod prefetch;
 mod x86;
 
 pub(crate) use counting::Counting;
-pub(crate) use dispatch::{dispatch_f32, dispatch_f64};
+pub(crate) use dispatch::{dispatch_f32, dispatch_f64, vectorized};
 pub use lanes::{F32_LANES, Kernel, Lanes};
 pub use level::{Level, LevelError};
 pub(crate) use prefetch::{
