@@ -165,6 +165,7 @@ macro_rules! steps_of_floats {
                 let n = ((stop - start) / step).ceil();
                 (step != 0.0 && n.is_finite()).then(|| n.max(0.0) as usize)
             }
+            #[inline(always)]
             fn nth(start: f64, step: f64, i: usize) -> $t {
                 (start + i as f64 * step) as $t
             }
@@ -184,6 +185,7 @@ macro_rules! steps_of_integers {
                 let whole = distance / step + i128::from(distance % step != 0);
                 usize::try_from(if distance.signum() == step.signum() { whole } else { 0 }).ok()
             }
+            #[inline(always)]
             fn nth(start: i64, step: i64, i: usize) -> $t {
                 <$t>::from_i128(i128::from(start) + i as i128 * i128::from(step))
             }

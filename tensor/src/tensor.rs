@@ -7,7 +7,9 @@ use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
 use crate::observe::{self, KernelCall};
 use crate::par;
+use crate::settings;
 use crate::shape::{IntoShape, Shape};
+use crate::simd::{inlined, vectorized};
 use crate::storage::Storage;
 use crate::transpose;
 use std::sync::Arc;
@@ -149,10 +151,17 @@ impl<T: Element> Tensor<T> {
 
     /// A vector of `n` elements, each a function of its position.
     #[track_caller]
-    fn from_positions(n: usize, f: impl Fn(usize) -> T + Send + Sync) -> Tensor<T> {
+    fn from_positions(n: usize, f: impl Fn(usize) -> T + Copy + Send + Sync) -> Tensor<T> {
         Tensor::build("arange", [n].into(), |out| {
             par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
-                out.iter_mut().zip(first..).for_each(|(x, i)| *x = f(i));
+                vectorized(
+                    settings::level(),
+                    inlined!(move || {
+                        for i in 0..out.len() {
+                            out[i] = f(first + i);
+                        }
+                    }),
+                );
             });
         })
     }
@@ -221,7 +230,7 @@ impl<T: Steps> Tensor<T> {
             format!("{start}..{stop} by {step} has no finite length")
         })
         .or_panic();
-        Tensor::from_positions(n.unwrap_or(0), |i| T::nth(start, step, i))
+        Tensor::from_positions(n.unwrap_or(0), inlined!(move |i| T::nth(start, step, i)))
     }
 }
 

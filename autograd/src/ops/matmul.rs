@@ -12,6 +12,10 @@ static MATMUL: Op = Op::new("matmul", &["x", "z"])
     .kind(Kind::Product("…ik,…kj->…ij"))
     .formula("y = x z", "dx = g zᵀ\ndz = xᵀ g");
 
+static DOT: Op = Op::new("dot", &["x", "z"])
+    .kind(Kind::Product("i,i->"))
+    .formula("y = Σ x · z", "dx = g · z\ndz = g · x");
+
 /// The gradient `gᵀ x` of `wᵀ` in `x w`, for a matrix `w` whose transpose is contiguous: with all leading
 /// axes as rows.
 #[track_caller]
@@ -77,7 +81,12 @@ impl<T: Real> Var<T> {
             format!("needs two vectors of equal length, got {x:?} and {z:?}")
         })
         .or_panic();
-        self.mul(other).sum(..)
+        Var::from_op(&DOT, self.value().dot(other.value()), [self, other], |[x, z]| {
+            let (x, z) = (x.save_if(z.needs_grad()), z.save_if(x.needs_grad()));
+            move |cx, g| {
+                InputGrads::of(&x, || g.mul(&cx.input(&z))).and(&z, || g.mul(&cx.input(&x)))
+            }
+        })
     }
 
     /// As [`Tensor::outer`]; the gradients are `g · z` and `gᵀ · x`.

@@ -31,7 +31,7 @@ macro_rules! formulas {
     ($($(#[$doc:meta])* $name:ident, $cost:ident, |$($x:ident),+| $f:expr;)+) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy)]
-        struct $name;
+        pub(crate) struct $name;
 
         impl<T: Real> Elementwise<T, { [$(stringify!($x)),+].len() }> for $name {
             const COST: Cost = Cost::$cost;

@@ -11,14 +11,15 @@
 use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::kernels::{Real, level_of};
-use crate::layout::Layout;
+use crate::formula::Expr;
+use crate::kernels::elementwise::{Elementwise, formulas};
+use crate::kernels::{Real, lane_arrays, level_of};
 use crate::loop_nest::{LoopNest, gather};
 use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::settings;
 use crate::shape::{Axes, AxisSet, Shape};
-use crate::simd::{F32_LANES, Kernel, Lanes, Level, prefetch_l1};
+use crate::simd::{F32_LANES, Kernel, Lanes, Level, inlined, prefetch_l1};
 use crate::tensor::Tensor;
 use crate::transpose::{SIDE, Tiles, transpose};
 
@@ -79,7 +80,7 @@ pub fn reduce<T: Real, F: Reducer<T>>(
 
 /// The report of a reduction to so many elements.
 #[cold]
-fn describe<A: Element, R: Element>(
+pub(super) fn describe<A: Element, R: Element>(
     name: &'static str,
     kernel: &'static str,
     level: Option<&'static str>,
@@ -120,8 +121,13 @@ fn inner_reduction<T: Real, F: Reducer<T>>(
 ) -> Tensor<T> {
     let nest = &LoopNest::new(x.shape(), [x.layout()]);
     let data = x.data();
-    let run = |first, len, out: &mut [T]| {
-        T::dispatch(level, InnerReduction { op, nest, data, first, len, out });
+    let contiguous = x.is_contiguous().then(|| x.as_slice());
+    let run = |first, len, out: &mut [T]| match contiguous {
+        Some(x) => {
+            let x = [&x[first..first + len * out.len()]];
+            T::dispatch(level, Terms { op, formula: Identity, x, out });
+        }
+        None => T::dispatch(level, InnerReduction { op, nest, data, first, len, out }),
     };
     if count <= PIECE {
         let chunk = Cost::MOVE.units_per_chunk(count);
@@ -144,11 +150,8 @@ fn inner_reduction<T: Real, F: Reducer<T>>(
                                 transpose(data, start, stride, size, copy, count);
                             },
                         );
-                        let whole = Layout::contiguous([copy.len()].into());
-                        let nest = &LoopNest::new(whole.shape(), [&whole]);
-                        let copied =
-                            InnerReduction { op, nest, data: copy, first: 0, len: count, out };
-                        T::dispatch(level, copied);
+                        let x = [&*copy];
+                        T::dispatch(level, Terms { op, formula: Identity, x, out });
                     }
                 }
             });
@@ -183,66 +186,138 @@ impl<T: Real, F: Reducer<T>> Kernel<T> for InnerReduction<'_, T, F> {
         let InnerReduction { op, nest, data, first, len, out } = self;
         let stride = nest.stride(0);
         let mut cursor = nest.cursor(first);
-        // Allocated when the first block is not contiguous: initialising it would take longer than
-        // many sums.
+        // Allocated when a block is not contiguous: initialising it would take longer than many sums.
         let mut buffer = Vec::new();
-        // Partial results of 1, 2, 4, .. blocks, combined like the carries of a binary counter.
-        let mut carried = [s.splat(F::init()); CARRIES];
         for y in out {
-            let (mut depth, mut blocks, mut done) = (0, 0usize, 0);
-            while done < len {
-                let n = BLOCK.min(len - done);
-                let (m, [start]) = cursor.next(n);
-                let block = if m == n && stride == 1 {
-                    &data[start..start + n]
-                } else {
-                    buffer.resize(BLOCK, T::ZERO);
-                    gather(data, start, stride, &mut buffer[..m]);
-                    cursor.read(data, &mut buffer[m..n]);
-                    &buffer[..n]
-                };
-                let mut acc = fold_block(s, op, block);
-                let mut carry = blocks;
-                while carry & 1 == 1 {
-                    depth -= 1;
-                    acc = op.combine(s, carried[depth], acc);
-                    carry >>= 1;
-                }
-                carried[depth] = acc;
-                depth += 1;
-                blocks += 1;
-                done += n;
-            }
-            let mut acc = carried[depth - 1];
-            for i in (0..depth - 1).rev() {
-                acc = op.combine(s, carried[i], acc);
-            }
-            *y = op.lanes(s, acc);
+            *y = in_blocks(
+                s,
+                op,
+                len,
+                inlined!(|_, n| {
+                    let (mut acc, mut left) = ([s.splat(F::init()); 4], n);
+                    while left > 0 {
+                        let (m, [start]) = cursor.next(left);
+                        // In place, if the four accumulators take turns as in a contiguous block.
+                        let part = if stride == 1 && (m % (4 * S::N) == 0 || m == left) {
+                            &data[start..start + m]
+                        } else {
+                            buffer.resize(BLOCK, T::ZERO);
+                            gather(data, start, stride, &mut buffer[..m]);
+                            cursor.read(data, &mut buffer[m..left]);
+                            &buffer[..left]
+                        };
+                        acc = fold(s, op, Identity, [part], acc);
+                        left -= part.len();
+                    }
+                    acc
+                }),
+            );
         }
     }
 }
 
-/// Reduces a block to one vector of accumulators, with four independent ones in the loop.
-#[inline(always)]
-fn fold_block<T: Real, S: Lanes<T>, F: Reducer<T>>(s: S, op: F, x: &[T]) -> S::V {
-    let zero = s.splat(F::init());
-    let mut acc = [zero; 4];
-    let wide = x.chunks_exact(4 * S::N);
-    let rest = wide.remainder();
-    for four in wide {
-        for k in 0..4 {
-            acc[k] = op.step(s, acc[k], s.load(&four[k * S::N..]));
+/// Reduces terms of contiguous operands: pieces of equal length, each to one element.
+pub(super) struct Terms<'a, T, F, E, const K: usize> {
+    pub op: F,
+    pub formula: E,
+    pub x: [&'a [T]; K],
+    pub out: &'a mut [T],
+}
+
+impl<T: Real, F: Reducer<T>, E: Elementwise<T, K>, const K: usize> Kernel<T>
+    for Terms<'_, T, F, E, K>
+{
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        let Terms { op, formula, x, out } = self;
+        let len = x[0].len() / out.len();
+        for (i, y) in out.iter_mut().enumerate() {
+            *y = in_blocks(
+                s,
+                op,
+                len,
+                inlined!(|done, n| {
+                    let x = lane_arrays::parts(&x, [i * len + done; K], n);
+                    fold(s, op, formula, x, [s.splat(F::init()); 4])
+                }),
+            );
         }
     }
-    let narrow = rest.chunks_exact(S::N);
-    let tail = narrow.remainder();
-    for (k, one) in narrow.enumerate() {
-        acc[k] = op.step(s, acc[k], s.load(one));
+}
+
+formulas! {
+    Identity, MOVE, |x| x;
+}
+
+/// Reduces a sequence of `len` elements. `block` is given the position and the length of each block, in order, and
+/// reduces it to four vectors of accumulators.
+#[inline(always)]
+fn in_blocks<T: Real, S: Lanes<T>, F: Reducer<T>>(
+    s: S,
+    op: F,
+    len: usize,
+    mut block: impl FnMut(usize, usize) -> [S::V; 4],
+) -> T {
+    // Partial results of 1, 2, 4, .. blocks, combined like the carries of a binary counter.
+    let mut carried = [s.splat(F::init()); CARRIES];
+    let (mut depth, mut blocks, mut done) = (0, 0usize, 0);
+    while done < len {
+        let n = BLOCK.min(len - done);
+        let acc = block(done, n);
+        let mut acc = op.combine(s, op.combine(s, acc[0], acc[1]), op.combine(s, acc[2], acc[3]));
+        let mut carry = blocks;
+        while carry & 1 == 1 {
+            depth -= 1;
+            acc = op.combine(s, carried[depth], acc);
+            carry >>= 1;
+        }
+        carried[depth] = acc;
+        depth += 1;
+        blocks += 1;
+        done += n;
     }
-    if !tail.is_empty() {
-        acc[3] = op.step(s, acc[3], s.load_or(tail, F::init()));
+    let mut acc = carried[depth - 1];
+    for i in (0..depth - 1).rev() {
+        acc = op.combine(s, carried[i], acc);
     }
-    op.combine(s, op.combine(s, acc[0], acc[1]), op.combine(s, acc[2], acc[3]))
+    op.lanes(s, acc)
+}
+
+/// Adds terms to four vectors of accumulators, which are independent of each other.
+#[inline(always)]
+fn fold<T: Real, S: Lanes<T>, F: Reducer<T>, E: Elementwise<T, K>, const K: usize>(
+    s: S,
+    op: F,
+    formula: E,
+    x: [&[T]; K],
+    [mut a, mut b, mut c, mut d]: [S::V; 4],
+) -> [S::V; 4] {
+    let (n, mut i) = (x[0].len(), 0);
+    let whole = n / (4 * S::N) * (4 * S::N);
+    while i < whole {
+        let four = lane_arrays::parts(&x, [i; K], 4 * S::N);
+        a = op.step(s, a, formula.f(lane_arrays::load(s, &four, 0)).value());
+        b = op.step(s, b, formula.f(lane_arrays::load(s, &four, S::N)).value());
+        c = op.step(s, c, formula.f(lane_arrays::load(s, &four, 2 * S::N)).value());
+        d = op.step(s, d, formula.f(lane_arrays::load(s, &four, 3 * S::N)).value());
+        i += 4 * S::N;
+    }
+    // References to the accumulators would keep them in memory.
+    macro_rules! rest {
+        ($($acc:ident)+) => {$(if i + S::N <= n {
+            $acc = op.step(s, $acc, formula.f(lane_arrays::load(s, &x, i)).value());
+            i += S::N;
+        })+};
+    }
+    rest!(a b c);
+    if i < n {
+        let term = formula.f(lane_arrays::load_rest(s, &x, i, [T::ONE; K])).value();
+        let inside = s.mask_from_bits((1 << (n - i)) - 1);
+        d = op.step(s, d, s.select(inside, term, s.splat(F::init())));
+    }
+    [a, b, c, d]
 }
 
 /// Reduces axis 1 of `[outer, count, width]`, rows to rows.

@@ -1,9 +1,12 @@
 //! Reductions of terms that are computed from the operands, a block at a time.
 
-use crate::kernels::Real;
+use crate::cost::Cost;
 use crate::kernels::elementwise::{Elementwise, common_shape, elementwise};
-use crate::kernels::reduce::{NARROW, PIECE, ROWS, Reducer, reduce};
+use crate::kernels::reduce::{Identity, NARROW, PIECE, ROWS, Reducer, Terms, describe, reduce};
+use crate::kernels::{Real, lane_arrays, level_of};
+use crate::observe::{self, KernelCall};
 use crate::par;
+use crate::settings;
 use crate::shape::AxisSet;
 use crate::tensor::Tensor;
 
@@ -23,7 +26,38 @@ pub fn reduce_terms<T: Real, F: Reducer<T>, E: Elementwise<T, K>, const K: usize
     let whole = |x: &[Tensor<T>; K], axes| {
         reduce(name, op, &elementwise(name, formula, x.each_ref()), axes)
     };
+    let out_shape = shape.reduced(axes, false);
+    if out_shape.numel() == 1 && shape.numel() > 0 && x.iter().all(|t| t.is_contiguous()) {
+        let call = observe::begin();
+        let sum = sequence(op, formula, x.each_ref().map(|t| t.as_slice()));
+        observe::end(call, || {
+            let read = x.iter().map(|t| t.distinct_bytes()).sum();
+            let level = level_of::<T>(settings::level());
+            KernelCall { read, ..describe::<T, T>(name, "inner reduction", level, &x[0], 1) }
+        });
+        return Tensor::full(out_shape, sum);
+    }
     in_blocks(&x, axes, &whole, &|x| reduce(name, op, x, AxisSet::EMPTY.insert(0)))
+}
+
+/// The terms of contiguous operands, reduced to one element.
+fn sequence<T: Real, F: Reducer<T>, E: Elementwise<T, K>, const K: usize>(
+    op: F,
+    formula: E,
+    x: [&[T]; K],
+) -> T {
+    let (level, n) = (settings::level(), x[0].len());
+    let piece = |start| {
+        let x = lane_arrays::parts(&x, [start; K], PIECE.min(n - start));
+        let mut y = [T::ZERO];
+        T::dispatch(level, Terms { op, formula, x, out: &mut y });
+        y[0]
+    };
+    if n <= PIECE {
+        return piece(0);
+    }
+    let parts = par::map(n.div_ceil(PIECE), PIECE, Cost::MOVE, |i| piece(i * PIECE));
+    sequence(op, Identity, [&parts])
 }
 
 /// Computes terms of the operands and reduces them over axes.

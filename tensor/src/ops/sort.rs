@@ -8,6 +8,8 @@ use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::observe::{self, KernelCall};
 use crate::par;
+use crate::settings;
+use crate::simd::{inlined, vectorized};
 use crate::tensor::Tensor;
 use std::cmp::Ordering;
 
@@ -68,45 +70,66 @@ impl<T: Element> Tensor<T> {
 
 /// NaN is equal to itself and above every number.
 #[allow(clippy::eq_op)]
-fn ascending<T: Element>(a: T, b: T) -> Ordering {
-    a.partial_cmp(&b).unwrap_or_else(|| (a != a).cmp(&(b != b)))
+fn in_order<T: Element>(a: T, b: T, descending: bool) -> Ordering {
+    let ascending = a.partial_cmp(&b).unwrap_or_else(|| (a != a).cmp(&(b != b)));
+    if descending { ascending.reverse() } else { ascending }
 }
 
-/// Fewer than one of so many elements are selected while the line is read once.
-const FEW: usize = 8;
-/// Elements that are compared with the last selected one together.
-const BLOCK: usize = 64;
+/// Whether `a` comes before `b` in order, by value.
+#[inline(always)]
+#[allow(clippy::eq_op)]
+fn precedes<T: Element>(a: T, b: T, descending: bool) -> bool {
+    // Without branches, so that the compiler vectorises loops of it.
+    match descending {
+        true => (a > b) | (a != a) & (b == b),
+        false => (a < b) | (a == a) & (b != b),
+    }
+}
 
-/// Moves the first `k` elements of a line in order, which are at least 1, to the start of `pairs`, among
-/// others. Elements after the first `k` of those that were read need not be kept.
+/// Replaces the elements of `firsts` by those of the following rows that precede them.
+#[inline(always)]
+fn keep_firsts<T: Element>(firsts: &mut [T], rows: &[T], precedes: impl Fn(T, T) -> bool) {
+    for row in rows.chunks(firsts.len()) {
+        let firsts = &mut firsts[..row.len()];
+        for j in 0..row.len() {
+            firsts[j] = if precedes(row[j], firsts[j]) { row[j] } else { firsts[j] };
+        }
+    }
+}
+
+/// Lines of at least so many times the selected elements are divided into columns.
+const FEW: usize = 8;
+
+/// The first `k` elements of a line in order, among others. The line is read as a matrix: the first elements of
+/// `k` columns bound the last element that is selected, so other columns than those need not be searched.
 fn select_few<T: Element>(
     line: &[T],
     k: usize,
     descending: bool,
+    firsts: &mut Vec<T>,
     pairs: &mut Vec<(T, i64)>,
-    order: impl Fn(&(T, i64), &(T, i64)) -> Ordering + Copy,
 ) {
-    let mut last = None;
-    for (i, block) in line.chunks(BLOCK).enumerate() {
-        if let Some(last) = last {
-            // Also NaN, and every element if the last one is NaN.
-            #[allow(clippy::neg_cmp_op_on_partial_ord)]
-            let may_precede = |x: T| if descending { !(x <= last) } else { !(x >= last) };
-            if !block.iter().fold(false, |any, &x| any | may_precede(x)) {
-                continue;
+    // As many columns as elements that are searched.
+    let columns = (k * line.len()).isqrt().next_multiple_of(64).min(line.len());
+    firsts.clear();
+    firsts.extend_from_slice(&line[..columns]);
+    vectorized(
+        settings::level(),
+        inlined!(|| match descending {
+            true => keep_firsts(firsts, &line[columns..], inlined!(|a, b| precedes(a, b, true))),
+            false => keep_firsts(firsts, &line[columns..], inlined!(|a, b| precedes(a, b, false))),
+        }),
+    );
+    firsts.extend_from_within(..);
+    let (firsts, sorted) = firsts.split_at_mut(columns);
+    let by_value = |a: &T, b: &T| in_order(*a, *b, descending);
+    let last = *sorted.select_nth_unstable_by(k - 1, by_value).1;
+    for j in (0..columns).filter(|&j| !precedes(last, firsts[j], descending)) {
+        for i in (j..line.len()).step_by(columns) {
+            if !precedes(last, line[i], descending) {
+                pairs.push((line[i], i as i64));
             }
-            let numbered = (0..).zip(block).filter(|&(_, &x)| may_precede(x));
-            pairs.extend(numbered.map(|(j, &x)| (x, (i * BLOCK) as i64 + j)));
-        } else {
-            pairs.extend(block.iter().copied().zip((i * BLOCK) as i64..));
         }
-        if pairs.len() >= 2 * k {
-            last = Some(pairs.select_nth_unstable_by(k - 1, order).1.0);
-            pairs.truncate(k);
-        }
-    }
-    if pairs.len() > k {
-        pairs.select_nth_unstable_by(k, order);
     }
 }
 
@@ -125,10 +148,7 @@ fn first_in_order<T: Element>(
     let data = lines.as_slice();
     let len = x.shape()[axis];
     let shape = lines.shape().with(x.rank() - 1, k).or_panic();
-    let order = |a: &(T, i64), b: &(T, i64)| {
-        let by_value = if descending { ascending(b.0, a.0) } else { ascending(a.0, b.0) };
-        by_value.then(a.1.cmp(&b.1))
-    };
+    let order = |a: &(T, i64), b: &(T, i64)| in_order(a.0, b.0, descending).then(a.1.cmp(&b.1));
     let (values, from) = Tensor::build2(op, shape, shape, |values, from| {
         if values.is_empty() {
             return;
@@ -136,19 +156,19 @@ fn first_in_order<T: Element>(
         let each = Cost::sort(len, k);
         let lines = each.units_per_chunk(k);
         par::fill2((values, lines * k), (from, lines * k), each, |chunk, values, from| {
-            let mut pairs = Vec::new();
+            let (mut pairs, mut firsts) = (Vec::new(), Vec::new());
             let outputs = values.chunks_exact_mut(k).zip(from.chunks_exact_mut(k));
             for (line, (values, from)) in (chunk * lines..).zip(outputs) {
                 pairs.clear();
                 let line = &data[line * len..][..len];
                 if FEW * k <= len {
-                    select_few(line, k, descending, &mut pairs, order);
+                    select_few(line, k, descending, &mut firsts, &mut pairs);
                 } else {
                     pairs.extend(line.iter().copied().zip(0..));
-                    // Indices make all pairs different, so an unstable sort is as good.
-                    if k < len {
-                        pairs.select_nth_unstable_by(k, order);
-                    }
+                }
+                // Indices make all pairs different, so an unstable sort is as good.
+                if k < pairs.len() {
+                    pairs.select_nth_unstable_by(k, order);
                 }
                 pairs[..k].sort_unstable_by(order);
                 for (i, &(value, index)) in pairs[..k].iter().enumerate() {
