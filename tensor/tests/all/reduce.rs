@@ -451,11 +451,13 @@ fn reductions_of_terms_are_those_of_tensors() {
                 let kept = x.max_keepdim(axes);
                 let terms = x.sub(&kept).exp().sum(axes).ln().add(&x.max(axes));
                 let norm = x.square().sum(axes).sqrt();
+                let [all, others] = [&x, &off].map(|t| t.reshape([x.numel()]));
                 for threads in [1, 3] {
                     with_threads(threads, || {
                         same("var", &x.var(axes, 0), &var);
                         same("logsumexp", &x.logsumexp(axes), &terms);
                         same("norm", &x.norm(axes), &norm);
+                        same("dot", &all.dot(&others), &all.mul(&others).sum(..));
                     });
                 }
             }
