@@ -6,6 +6,7 @@ use retrograd::distributed::{Communicator, DataParallel, Mpi};
 use retrograd::nn::Linear;
 use retrograd::nn::optim::{Sgd, SgdConfig};
 use retrograd::prelude::*;
+use std::io::Write as _;
 use std::sync::Arc;
 
 const CASE: &str = "RETROGRAD_MPI_LEAVES";
@@ -33,7 +34,9 @@ fn rank() {
             return;
         }
         if let Err(error) = sgd.step(&grads) {
-            eprintln!("rank {}: {error}", mpi.rank());
+            // In one write: the other rank writes to the same pipe.
+            let line = format!("rank {}: {error}\n", mpi.rank());
+            std::io::stderr().write_all(line.as_bytes()).unwrap();
             return;
         }
         parallel.share_parameters();
