@@ -154,10 +154,20 @@ struct Runs<'a, T, const K: usize> {
     /// The output from the first element to the last, and the distance from each run to the next.
     out: &'a mut [T],
     out_step: usize,
-    /// Buffers of operands that have one number in a run; empty for the others.
-    repeated: [&'a mut [T]; K],
+    /// Which operands have one number in a run, and a buffer of each operand for these.
+    repeats: [bool; K],
+    buffers: &'a mut [T],
     /// Whether to prefetch.
     prefetches: bool,
+}
+
+impl<'a, T, const K: usize> Runs<'a, T, K> {
+    /// Runs that are read in place, without an output yet.
+    #[inline(always)]
+    fn of(x: [&'a [T]; K], start: [usize; K], step: [isize; K], len: usize) -> Self {
+        let (out, repeats, buffers) = (&mut [][..], [false; K], &mut [][..]);
+        Runs { x, start, step, len, out, out_step: len, repeats, buffers, prefetches: false }
+    }
 }
 
 /// The formula over some runs.
@@ -172,17 +182,15 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Apply<'_, '_, 
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let Runs { x, start, step, len, out, out_step, repeated, prefetches } = self.runs;
+        let Runs { x, start, step, len, out, out_step, repeats, buffers, prefetches } = self.runs;
         let (mut done, len) = (0, *len);
         // Repeated numbers fill a buffer once for each run.
-        let mut most = len;
-        for k in 0..K {
-            most = if repeated[k].is_empty() { most } else { most.min(repeated[k].len()) };
-        }
+        let size = buffers.len() / K;
+        let most = if size > 0 { len.min(size) } else { len };
         while done < out.len() {
             for k in 0..K {
-                if !repeated[k].is_empty() {
-                    let vectors = &mut repeated[k][..most.next_multiple_of(S::N)];
+                if repeats[k] {
+                    let vectors = &mut buffers[k * size..][..most.next_multiple_of(S::N)];
                     fill(s, vectors, x[k][start[k]]);
                 }
             }
@@ -191,9 +199,9 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Apply<'_, '_, 
                 let n = most.min(len - at);
                 let mut part: [&[T]; K] = [&[]; K];
                 for k in 0..K {
-                    part[k] = match repeated[k].is_empty() {
-                        true => &x[k][start[k] + at..][..n],
-                        false => &repeated[k][..n],
+                    part[k] = match repeats[k] {
+                        true => &buffers[k * size..][..n],
+                        false => &x[k][start[k] + at..][..n],
                     };
                 }
                 slices(s, self.op, part, &mut out[done + at..done + at + n], *prefetches);
@@ -237,7 +245,7 @@ fn with_runs<T: Real, const K: usize>(
             let small = out.len() <= SMALL_BUFFER;
             let chunk = Chunk { nest: &nest, cursor: nest.cursor(first), data, short, out };
             match access {
-                Access::Contiguous => chunk.in_place(none(), prefetches, f),
+                Access::Contiguous => chunk.in_place(&mut [], prefetches, f),
                 Access::Repeated if small => chunk.repeated::<SMALL_BUFFER>(prefetches, f),
                 Access::Repeated => chunk.repeated::<BUFFER>(prefetches, f),
                 _ if small => chunk.copied::<SMALL_BUFFER>(level, f),
@@ -302,8 +310,7 @@ fn copy_tile<'r, T: Real, const K: usize>(
         }
         (data[k], start[k], step[k]) = (buffer, 0, len as isize);
     }
-    let (out_step, repeated) = (tiles.slab(), none());
-    Runs { x: data, start, step, len, out, out_step, repeated, prefetches: false }
+    Runs { out, out_step: tiles.slab(), ..Runs::of(data, start, step, len) }
 }
 
 /// The report of an elementwise operation: of the operations on each element, and the bytes read.
@@ -337,31 +344,22 @@ struct Chunk<'a, T, const K: usize> {
 }
 
 impl<T: Real, const K: usize> Chunk<'_, T, K> {
-    /// Reads operands in place, but for those that are `repeated`.
+    /// Reads operands in place, or as one number for a run, for which there are buffers.
     fn in_place(
         mut self,
-        mut repeated: [&mut [T]; K],
+        buffers: &mut [T],
         prefetches: bool,
         f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
     ) {
-        let mut step = [0; K];
+        let (mut step, mut repeats) = ([0; K], [false; K]);
         for k in 0..K {
-            step[k] = self.nest.step(k);
+            (step[k], repeats[k]) = (self.nest.step(k), self.nest.stride(k) == 0);
         }
         while !self.out.is_empty() {
             let (count, len, start) = self.cursor.next_runs(self.out.len());
             let (out, rest) = std::mem::take(&mut self.out).split_at_mut(count * len);
-            let repeated = repeated.each_mut().map(|buffer| &mut **buffer);
-            f(&mut Runs {
-                x: self.data,
-                start,
-                step,
-                len,
-                out,
-                out_step: len,
-                repeated,
-                prefetches,
-            });
+            let runs = Runs::of(self.data, start, step, len);
+            f(&mut Runs { repeats, buffers, out, prefetches, ..runs });
             self.out = rest;
         }
     }
@@ -373,14 +371,8 @@ impl<T: Real, const K: usize> Chunk<'_, T, K> {
         prefetches: bool,
         f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
     ) {
-        let mut buffers = [Block([T::ZERO; N]); K];
-        let mut repeated = none();
-        for (k, Block(buffer)) in buffers.iter_mut().enumerate() {
-            if self.nest.stride(k) == 0 {
-                repeated[k] = buffer;
-            }
-        }
-        self.in_place(repeated, prefetches, f);
+        let mut buffers = Block([[T::ZERO; N]; K]);
+        self.in_place(buffers.0.as_flattened_mut(), prefetches, f);
     }
 
     /// Copies operands with other runs to buffers, `N` elements at a time.
@@ -438,15 +430,8 @@ impl<'r, T: Real, const K: usize, const N: usize> Kernel<T> for Gather<'r, '_, T
         }
         let (done, rest) = std::mem::take(out).split_at_mut(taken);
         *out = rest;
-        let (len, out_step) = (run_len, run_len);
-        let (start, step, repeated) = (first, steps, none());
-        Runs { x, start, step, len, out: done, out_step, repeated, prefetches: false }
+        Runs { out: done, ..Runs::of(x, first, steps, run_len) }
     }
-}
-
-/// No buffers.
-fn none<'a, T, const K: usize>() -> [&'a mut [T]; K] {
-    [(); K].map(|()| &mut [][..])
 }
 
 /// Fills vectors with a number.
