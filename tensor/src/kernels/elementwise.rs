@@ -246,8 +246,8 @@ fn with_runs<T: Real, const K: usize>(
             let chunk = Chunk { nest: &nest, cursor: nest.cursor(first), data, short, out };
             match access {
                 Access::Contiguous => chunk.in_place(&mut [], prefetches, f),
-                Access::Repeated if small => chunk.repeated::<SMALL_BUFFER>(prefetches, f),
-                Access::Repeated => chunk.repeated::<BUFFER>(prefetches, f),
+                Access::Repeated if small => chunk.repeated::<SMALL_BUFFER>(f),
+                Access::Repeated => chunk.repeated::<BUFFER>(f),
                 _ if small => chunk.copied::<SMALL_BUFFER>(level, f),
                 _ => chunk.copied::<BUFFER>(level, f),
             }
@@ -366,13 +366,10 @@ impl<T: Real, const K: usize> Chunk<'_, T, K> {
 
     /// Reads operands in place, with buffers for those that have one number in a run.
     #[inline(never)]
-    fn repeated<const N: usize>(
-        self,
-        prefetches: bool,
-        f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
-    ) {
+    fn repeated<const N: usize>(self, f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync)) {
         let mut buffers = Block([[T::ZERO; N]; K]);
-        self.in_place(buffers.0.as_flattened_mut(), prefetches, f);
+        // Fewer operands are read from memory than prefetching pays for.
+        self.in_place(buffers.0.as_flattened_mut(), false, f);
     }
 
     /// Copies operands with other runs to buffers, `N` elements at a time.
