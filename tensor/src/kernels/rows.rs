@@ -141,6 +141,7 @@ struct Chunk<'a, T, R, const K: usize> {
 
 impl<T: Real, R: RowKernel<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, R, K> {
     type Out = ();
+    const EIGHT_F64: bool = true;
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {

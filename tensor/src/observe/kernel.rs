@@ -219,8 +219,14 @@ impl RunningCall {
     #[cold]
     #[inline(never)]
     fn end(self, describe: impl FnOnce() -> KernelCall) {
+        let elapsed = self.0.start.elapsed();
+        self.report(elapsed, describe());
+    }
+
+    /// Not a part of [`RunningCall::end`], so that it is compiled once for all drivers.
+    #[inline(never)]
+    fn report(self, elapsed: Duration, call: KernelCall) {
         let Running { start, ref outer, .. } = *self.0;
-        let elapsed = start.elapsed();
         let Frame { inner, threads, .. } = FRAME.get();
         let call = KernelCall {
             start,
@@ -228,7 +234,7 @@ impl RunningCall {
             elapsed: elapsed.as_secs_f64(),
             threads,
             depth: outer.depth,
-            ..describe()
+            ..call
         };
         tell(&Event::Kernel(&call));
     }

@@ -34,12 +34,12 @@ pub(crate) fn dispatch_f32<K: Kernel<f32>>(level: Level, k: K) -> K::Out {
 pub(crate) fn dispatch_f64<K: Kernel<f64>>(level: Level, k: K) -> K::Out {
     match level {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => match super::avx2::Avx2F64::detect() {
+        Level::Avx512 if K::EIGHT_F64 => match super::avx512::Avx512F64::detect() {
             Some(s) => s.run(k),
             None => unsupported(level),
         },
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => match super::avx512::Avx512F64::detect() {
+        Level::Avx2 | Level::Avx512 => match super::avx2::Avx2F64::detect() {
             Some(s) => s.run(k),
             None => unsupported(level),
         },

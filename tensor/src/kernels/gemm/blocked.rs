@@ -76,6 +76,7 @@ impl<T, const NV: usize> Tiled<'_, T, NV> {
 
 impl<T: Float, const NV: usize> Kernel<T> for Tiled<'_, T, NV> {
     type Out = ();
+    const EIGHT_F64: bool = true;
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {

@@ -59,6 +59,7 @@ impl<T: Float> SkinnyGemm<'_, T> {
 
 impl<T: Float> Kernel<T> for SkinnyGemm<'_, T> {
     type Out = ();
+    const EIGHT_F64: bool = true;
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
