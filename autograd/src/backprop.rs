@@ -191,7 +191,7 @@ pub fn grad<T: Real>(
 
 /// The value, or a panic at the caller's line. A function, because closures have no `track_caller`.
 #[track_caller]
-fn or_panic<R>(result: Result<R, String>) -> R {
+pub(crate) fn or_panic<R>(result: Result<R, String>) -> R {
     match result {
         Ok(value) => value,
         Err(why) => panic!("{why}"),
@@ -200,7 +200,9 @@ fn or_panic<R>(result: Result<R, String>) -> R {
 
 /// Roots with the gradients they begin with, checked.
 #[inline(never)]
-fn seeds<T: Real>(roots: Vec<(&Var<T>, Option<Tensor<T>>)>) -> Result<Seeds<'_, T>, String> {
+pub(crate) fn seeds<T: Real>(
+    roots: Vec<(&Var<T>, Option<Tensor<T>>)>,
+) -> Result<Seeds<'_, T>, String> {
     let mut out = Vec::with_capacity(roots.len());
     for (root, g) in roots {
         if !root.is_tracked() {

@@ -120,7 +120,7 @@ impl<T: Real> Engine<T> {
             g.get_or_insert_with(|| Var::constant(Tensor::zeros(shape)));
         }
         let inputs = self.recorded.then_some(node.inputs());
-        Ok(rule.backward(&Cx { node, inputs, in_definition: false }, &grads))
+        Ok(rule.backward(&Cx { node, inputs, tangents: None, in_definition: false }, &grads))
     }
 
     /// Adds a gradient of a leaf or of an output. Returns the sum, and whether there was one before; `None` if the
@@ -191,7 +191,12 @@ pub(crate) fn through_definition<T: Real>(
     grads: Outputs<Option<Var<T>>>,
 ) -> Result<InputGrads<T>, String> {
     let aliases: Vec<Input<T>> = node.inputs().iter().map(alias).collect();
-    let outputs = definition.outputs(&Cx { node, inputs: Some(&aliases), in_definition: true });
+    let outputs = definition.outputs(&Cx {
+        node,
+        inputs: Some(&aliases),
+        tangents: None,
+        in_definition: true,
+    });
     let ids: Vec<Option<Id>> = aliases.iter().map(Input::id).collect();
     let wanted: Vec<Id> = ids.iter().flatten().copied().collect();
     let seeds = outputs.iter().zip(grads).filter_map(|(y, g)| Some((y, g?)));
@@ -207,16 +212,19 @@ pub(crate) fn through_definition<T: Real>(
 }
 
 /// The output of a new identity operation on the input; a constant stays a constant.
-fn alias<T: Real>(input: &Input<T>) -> Input<T> {
+pub(crate) fn alias<T: Real>(input: &Input<T>) -> Input<T> {
     let edge = match &input.edge {
         Edge::Constant => Edge::Constant,
-        edge => {
-            let (id, inputs) = (Id::reserve(1), smallvec![Input { edge: edge.clone(), ..*input }]);
-            let (outputs, rule) = (smallvec![input.shape], Arc::new(Alias(id)));
-            Edge::Node(Node::new(id, Call::from(&ALIAS), outputs, (inputs, 1), rule), 0)
-        }
+        _ => identity(input),
     };
     Input { edge, shape: input.shape }
+}
+
+/// The output of a new identity operation.
+pub(crate) fn identity<T: Real>(input: &Input<T>) -> Edge<T> {
+    let (id, inputs) = (Id::reserve(1), smallvec![Input { edge: input.edge.clone(), ..*input }]);
+    let (outputs, rule) = (smallvec![input.shape], Arc::new(Alias(id)));
+    Edge::Node(Node::new(id, Call::from(&ALIAS), outputs, (inputs, 1), rule), 0)
 }
 
 static ALIAS: Op = Op::new("alias", &["x"]).kind(Kind::View).formula("y = x", "dx = g");

@@ -7,6 +7,7 @@ use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::square_sums;
 use retrograd_tensor::kernels::update::{Item, Update, update_all};
 use retrograd_tensor::par::span;
+use retrograd_tensor::random::Rng;
 use retrograd_tensor::{DType, Real, Tensor};
 use std::collections::BTreeMap;
 
@@ -146,6 +147,51 @@ impl<T: Real> Gradients<T> {
         }
         let sums = terms.into_iter().map(|(id, sum)| (id, sum.into_iter().flatten().next()));
         Gradients::new(sums.filter_map(|(id, sum)| Some((id, sum?))).collect())
+    }
+
+    /// The inner product with another vector, `Σ x · z`, where a missing part counts as zeros; summed as
+    /// [`Gradients::norm`].
+    ///
+    /// ```
+    /// use retrograd::prelude::*;
+    /// let x = Var::leaf(Tensor::from([3.0f32, 4.0]));
+    /// let g = (&x * &x).sum(..).backward(); // [6, 8]
+    /// let h = x.sum(..).backward(); // [1, 1]
+    /// assert_eq!((g.dot(&h), g.cosine(&g)), (14.0, 1.0));
+    /// let mut sum = g.clone();
+    /// sum.axpy(-2.0, &h);
+    /// assert_eq!(sum.get(&x).unwrap().to_vec(), [4.0, 6.0]);
+    /// ```
+    pub fn dot(&self, other: &Gradients<T>) -> f64 {
+        let part =
+            |(id, x): (&Id, &Tensor<T>)| Some(x.mul(other.by_id.get(id)?).sum(..).item().to_f64());
+        self.by_id.iter().filter_map(part).sum()
+    }
+
+    /// The cosine of the angle to another vector.
+    pub fn cosine(&self, other: &Gradients<T>) -> f64 {
+        self.dot(other) / (self.norm() * other.norm())
+    }
+
+    /// Adds `a` times another vector.
+    pub fn axpy(&mut self, a: f64, x: &Gradients<T>) {
+        let mut x = x.clone();
+        x.scale(T::from_f64(a));
+        self.accumulate(x);
+    }
+
+    /// A vector of the same variables and shapes, with random elements of the standard normal distribution.
+    pub fn randn_like(&self, rng: &mut Rng) -> Gradients<T> {
+        self.by_id.iter().map(|(&id, g)| (id, Tensor::randn(g.shape(), rng))).collect()
+    }
+
+    /// A vector of the same variables and shapes, of random signs: -1 or 1 (Rademacher).
+    pub fn signs_like(&self, rng: &mut Rng) -> Gradients<T> {
+        let sign = |x: Tensor<T>| {
+            let negative = x.lt(T::ZERO);
+            Tensor::ones(x.shape()).masked_fill(&negative, -T::ONE)
+        };
+        self.randn_like(rng).by_id.into_iter().map(|(id, g)| (id, sign(g))).collect()
     }
 
     /// Multiplies all by a number.

@@ -1,6 +1,7 @@
 //! The graph of a computation: variables, and the operations that computed them. Variables, nodes and
 //! rules are mutually recursive types, so one file defines them.
 
+use crate::forward::Tangents;
 use crate::op::{Attribute, Call, Op};
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -28,6 +29,9 @@ impl Id {
     pub(crate) fn offset(self, i: usize) -> Id {
         Id(self.0 + i as u64)
     }
+
+    /// Greater than any id.
+    pub(crate) const LAST: Id = Id(u64::MAX);
 
     /// The creation index.
     pub fn number(self) -> u64 {
@@ -133,6 +137,9 @@ pub(crate) trait Rule<T: Real>: Send + Sync {
 pub(crate) trait Definition<T: Real> {
     /// The outputs.
     fn outputs(&self, cx: &Cx<'_, T>) -> Vec<Var<T>>;
+
+    /// The tangents of the outputs by a kernel, if there is one.
+    fn jvp(&self, t: Tangents<'_, T>) -> Option<Outputs<Tensor<T>>>;
 }
 
 /// The context of a rule: the operation that is differentiated, and the variables that its inputs
@@ -141,6 +148,8 @@ pub struct Cx<'a, T: Real> {
     pub(crate) node: &'a Arc<Node<T>>,
     /// `None` in a first-order pass, where all are constants.
     pub(crate) inputs: Option<&'a [Input<T>]>,
+    /// In forward mode, the tangents of the inputs.
+    pub(crate) tangents: Option<&'a [Option<Var<T>>]>,
     /// Whether a definition is evaluated, which computes the results itself.
     pub(crate) in_definition: bool,
 }

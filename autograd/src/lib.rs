@@ -33,8 +33,10 @@ mod backprop;
 pub mod check;
 #[doc(hidden)]
 pub mod compiled;
+mod derivatives;
 mod draw;
 mod engine;
+mod forward;
 mod gradients;
 mod graph;
 mod inspect;
@@ -44,10 +46,16 @@ mod op;
 pub mod ops;
 mod record;
 mod shards;
+mod spectrum;
 mod var;
 
 pub use backprop::{Backprop, grad};
+pub use derivatives::{
+    Vars, gauss_newton_product, grad_and_value, hessian, hvp, jacfwd, jacobian, jacrev, jvp,
+    jvp_by_double_reverse, vjp,
+};
 pub use draw::to_dot;
+pub use forward::Tangents;
 pub use gradients::{GradientKey, Gradients, norm_of_parts};
 pub use graph::{Cx, Id, Input, InputGrads, Node, Var};
 pub use op::{Attribute, Call, Formula, Kind, Op, Product, Shapes};
@@ -57,4 +65,5 @@ pub use record::{Fused, Operand, Slot, is_recorded};
 pub use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 pub use retrograd_tensor::with_threads;
 pub use shards::{pairwise_sum, shard_weights, sharded};
+pub use spectrum::{Hessian, Tridiagonal, diagonal, lanczos, power_iteration, trace};
 pub use var::no_grad;

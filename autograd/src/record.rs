@@ -1,5 +1,6 @@
 //! Recording operations: what an operation saves, and the rule that differentiates it.
 
+use crate::forward::Tangents;
 use crate::graph::{
     Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Inputs, Node, Outputs, Rule, Var,
 };
@@ -236,6 +237,12 @@ pub trait Fused<T: Real, const M: usize = 1>: Send + Sync + 'static {
 
     /// The results by ordinary operations on the inputs, which are [`Cx::input`] of saved slots.
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; M];
+
+    /// The tangents of the results, given tangents of the inputs: the product of the Jacobian and a vector (JVP).
+    /// `None`, the default: forward mode uses the definition. Nothing is recorded.
+    fn jvp(&self, _t: Tangents<'_, T>) -> Option<[Tensor<T>; M]> {
+        None
+    }
 }
 
 /// An input of an operation that is being recorded.
@@ -303,6 +310,11 @@ impl<T: Real> Slot<T> {
     pub fn value(&self) -> &Tensor<T> {
         let hint = "Slot::value: the value of this input was not saved (hint: Operand::save)";
         self.value.as_ref().expect(hint)
+    }
+
+    /// Its position among the inputs that were given.
+    pub(crate) fn position(&self) -> Option<usize> {
+        self.at
     }
 
     /// The saved value; `None` if it was not saved, or if the input is optional and was not given.
@@ -462,6 +474,13 @@ impl<T: Real> Cx<'_, T> {
         Var { value: value.clone(), edge }
     }
 
+    /// In forward mode, the tangents of the inputs; else `None`. A rule may return [`InputGrads::tangent`] then.
+    /// It should if its gradients are products of matrices: forward mode transposes other rules, which computes each
+    /// gradient twice.
+    pub fn tangents(&self) -> Option<Tangents<'_, T>> {
+        self.tangents.map(Tangents::new)
+    }
+
     /// The shape of an input.
     ///
     /// # Panics
@@ -597,5 +616,8 @@ impl<T: Real, F: Fused<T, M>, const M: usize> Rule<T> for FusedRule<F, M> {
 impl<T: Real, F: Fused<T, M>, const M: usize> Definition<T> for FusedRule<F, M> {
     fn outputs(&self, cx: &Cx<'_, T>) -> Vec<Var<T>> {
         self.0.definition(cx).into()
+    }
+    fn jvp(&self, t: Tangents<'_, T>) -> Option<Outputs<Tensor<T>>> {
+        Some(self.0.jvp(t)?.into_iter().collect())
     }
 }

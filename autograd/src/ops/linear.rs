@@ -1,10 +1,12 @@
 //! Linear layers, alone and fused with an activation, a residual or a second layer. Their kernels
 //! are in [`retrograd_tensor::ops::linear`].
 
+use crate::forward::Tangents;
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
 use crate::op::{Kind, Op, Product};
 use crate::ops::matmul::gradient_of_transpose;
+use crate::ops::norm::sum;
 use crate::ops::pointwise::PointwiseFn;
 use crate::record::{Fused, Slot, constant_result, is_recorded};
 use retrograd_tensor::{Real, Tensor};
@@ -65,6 +67,12 @@ impl<T: Real> Var<T> {
             let (x, weight) = (x.save_if(weight.needs_grad()), weight.save_if(x.needs_grad()));
             let (bias, residual) = (bias.slot(), residual.slot());
             move |cx, g| {
+                if let Some(t) = cx.tangents() {
+                    let by_x = t.of(&x).map(|t| t.linear(&cx.input(&weight), None));
+                    let by_weight = t.of(&weight).map(|t| cx.input(&x).linear(t, None));
+                    let addends = [&bias, &residual].map(|addend| t.of(addend).cloned());
+                    return InputGrads::tangent([by_x, by_weight].into_iter().chain(addends));
+                }
                 InputGrads::of(&x, || g.matmul(&cx.input(&weight)))
                     .and(&weight, || gradient_of_transpose(&cx.input(&x), g))
                     .and(&bias, || g.clone())
@@ -227,6 +235,11 @@ impl<T: Real> Fused<T> for LinearActivation<T> {
             .and(&self.bias, || dh.clone())
     }
 
+    fn jvp(&self, t: Tangents<'_, T>) -> Option<[Tensor<T>; 1]> {
+        Some([affine_jvp(t, self.x.value(), t.value(&self.x), &self.weight, &self.bias)?
+            .mul(&self.derivative)])
+    }
+
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
         let bias = cx.optional(&self.bias);
         [cx.input(&self.x).linear(&cx.input(&self.weight), bias.as_ref()).apply(&self.op)]
@@ -262,12 +275,32 @@ impl<T: Real> Fused<T> for FeedForward<T> {
             .and(&self.up_bias, || dh.clone())
     }
 
+    fn jvp(&self, t: Tangents<'_, T>) -> Option<[Tensor<T>; 1]> {
+        let hidden = affine_jvp(t, self.x.value(), t.value(&self.x), &self.up, &self.up_bias);
+        let hidden = hidden.map(|t| t.mul(&self.derivative));
+        let y = affine_jvp(t, &self.hidden, hidden.as_ref(), &self.down, &self.down_bias);
+        Some([sum([y, t.value(&self.residual).cloned()])?])
+    }
+
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
         let (up_bias, down_bias) = (cx.optional(&self.up_bias), cx.optional(&self.down_bias));
         let hidden = cx.input(&self.x).linear(&cx.input(&self.up), up_bias.as_ref());
         let y = hidden.apply(&self.op).linear(&cx.input(&self.down), down_bias.as_ref());
         [cx.optional(&self.residual).map_or(y.clone(), |residual| residual.add(&y))]
     }
+}
+
+/// The tangent of `x · Wᵀ + b`, where that of `x` is `dx`; `None` if it is 0.
+#[track_caller]
+fn affine_jvp<T: Real>(
+    t: Tangents<'_, T>,
+    x: &Tensor<T>,
+    dx: Option<&Tensor<T>>,
+    weight: &Slot<T>,
+    bias: &Slot<T>,
+) -> Option<Tensor<T>> {
+    let by_x = dx.map(|dx| dx.linear(weight.value(), None));
+    sum([by_x, t.value(weight).map(|t| x.linear(t, None)), t.value(bias).cloned()])
 }
 
 /// `gᵀ · x`: the gradient of the weight of a linear layer, where `g` is the gradient of the output.

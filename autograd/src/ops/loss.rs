@@ -1,8 +1,10 @@
 //! Losses of classes: cross-entropy, and the negative log-likelihood.
 
+use crate::forward::Tangents;
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
 use crate::op::{Op, Product};
+use crate::ops::norm::sum;
 use crate::record::{Fused, Slot, constant_result, is_recorded};
 use retrograd_tensor::observe::is_observed;
 use retrograd_tensor::ops::loss::{CrossEntropy, LogSums, Reduction};
@@ -38,6 +40,16 @@ impl<T: Real, I: Integer> Fused<T> for OfLogits<T, I> {
         })
     }
 
+    fn jvp(&self, t: Tangents<'_, T>) -> Option<[Tensor<T>; 1]> {
+        if self.options.reduction == Reduction::None {
+            return None;
+        }
+        let one = Tensor::scalar(T::ONE);
+        let logits = self.logits.value();
+        let dx = logits.cross_entropy_vjp_from(&self.sums, &self.targets, self.options, &one);
+        Some([dx.mul(t.value(&self.logits)?).sum(..)])
+    }
+
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
         let weights = self.weights.as_ref();
         [definition(&cx.input(&self.logits), &self.targets, weights, self.options)]
@@ -60,6 +72,11 @@ impl<T: Real, I: Integer> Fused<T> for OfLinear<T, I> {
         let g = g.item();
         let times_g = |d: &Tensor<T>| if g == T::ONE { d.clone() } else { d.mul_scalar(g) };
         InputGrads::of(&self.x, || times_g(&self.dx)).and(&self.weight, || times_g(&self.dw))
+    }
+
+    fn jvp(&self, t: Tangents<'_, T>) -> Option<[Tensor<T>; 1]> {
+        let dot = |d: &Tensor<T>, slot| t.value(slot).map(|t| d.mul(t).sum(..));
+        Some([sum([dot(&self.dx, &self.x), dot(&self.dw, &self.weight)])?])
     }
 
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {

@@ -59,6 +59,10 @@ impl<T: Real> Var<T> {
         Var::from_op(&MATMUL, value, [self, other], |[x, z]| {
             let (x, z) = (x.save_if(z.needs_grad()), z.save_if(x.needs_grad()));
             move |cx, g| {
+                if let Some(t) = cx.tangents() {
+                    let by_x = t.of(&x).map(|t| t.matmul(&cx.input(&z)));
+                    return InputGrads::tangent([by_x, t.of(&z).map(|t| cx.input(&x).matmul(t))]);
+                }
                 InputGrads::of(&x, || g.matmul(&cx.input(&z).t())).and(&z, || {
                     // The engine sums over broadcast batches; for a single matrix that sum is part
                     // of one product.

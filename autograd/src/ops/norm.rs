@@ -1,5 +1,6 @@
 //! Normalisation along the last axis, or the last axes.
 
+use crate::forward::Tangents;
 use crate::graph::{Cx, InputGrads, Var};
 use crate::op::Op;
 use crate::record::{Fused, Slot};
@@ -23,6 +24,14 @@ impl<T: Real> Fused<T> for LayerNorm<T> {
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         let (dx, dw, db) = self.x.value().layer_norm_vjps(self.weight.get(), self.eps, g);
         InputGrads::of(&self.x, || dx).and(&self.weight, || dw).and(&self.bias, || db)
+    }
+
+    fn jvp(&self, t: Tangents<'_, T>) -> Option<[Tensor<T>; 1]> {
+        let x = self.x.value();
+        let by_x = |t: &Tensor<T>| x.layer_norm_vjps(None, self.eps, t).0;
+        let terms =
+            weighted(t, [&self.x, &self.weight], by_x, || x.layer_norm(None, None, self.eps));
+        Some([sum([terms, t.value(&self.bias).cloned()])?])
     }
 
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
@@ -50,12 +59,37 @@ impl<T: Real> Fused<T> for RmsNorm<T> {
         InputGrads::of(&self.x, || dx).and(&self.weight, || dw)
     }
 
+    fn jvp(&self, t: Tangents<'_, T>) -> Option<[Tensor<T>; 1]> {
+        let x = self.x.value();
+        let by_x = |t: &Tensor<T>| x.rms_norm_vjps(None, self.eps, t).0;
+        Some([weighted(t, [&self.x, &self.weight], by_x, || x.rms_norm(None, self.eps))?])
+    }
+
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
         let x = cx.input(&self.x);
         let (x, root, _) = over_root(&x, self.eps, |x| x.square().mean_keepdim(-1));
         let y = x.mul(&root);
         [cx.optional(&self.weight).map_or(y.clone(), |weight| y.mul(&weight))]
     }
+}
+
+/// The tangent of `n · w` by `x` and `w`, where the Jacobian of `n` is symmetric, so that its product with a vector is
+/// its VJP.
+#[track_caller]
+fn weighted<T: Real>(
+    t: Tangents<'_, T>,
+    [x, weight]: [&Slot<T>; 2],
+    vjp: impl Fn(&Tensor<T>) -> Tensor<T>,
+    n: impl Fn() -> Tensor<T>,
+) -> Option<Tensor<T>> {
+    let by_x = t.value(x).map(vjp).map(|t| weight.get().map_or(t.clone(), |weight| t.mul(weight)));
+    sum([by_x, t.value(weight).map(|t| n().mul(t))])
+}
+
+/// The sum of the terms that there are.
+#[track_caller]
+pub(super) fn sum<T: Real, const N: usize>(terms: [Option<Tensor<T>>; N]) -> Option<Tensor<T>> {
+    terms.into_iter().flatten().reduce(|a, b| a.add(&b))
 }
 
 /// `x` and `1 / √(square(x) + eps)` over the last axis, whose product neither overflows nor vanishes: of

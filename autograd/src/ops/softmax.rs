@@ -1,5 +1,6 @@
 //! Softmax and log-softmax.
 
+use crate::forward::Tangents;
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
 use crate::op::Op;
@@ -21,6 +22,11 @@ struct Softmax<T: Real> {
 impl<T: Real> Fused<T> for Softmax<T> {
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         InputGrads::of(&self.x, || Tensor::softmax_vjp(&self.output, g, self.axis))
+    }
+
+    /// The Jacobian is symmetric.
+    fn jvp(&self, t: Tangents<'_, T>) -> Option<[Tensor<T>; 1]> {
+        Some([Tensor::softmax_vjp(&self.output, t.value(&self.x)?, self.axis)])
     }
 
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
@@ -52,6 +58,11 @@ struct LogSoftmax<T: Real> {
 impl<T: Real> Fused<T> for LogSoftmax<T> {
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         InputGrads::of(&self.x, || Tensor::log_softmax_vjp(&self.output, g, self.axis))
+    }
+
+    fn jvp(&self, t: Tangents<'_, T>) -> Option<[Tensor<T>; 1]> {
+        let t = t.value(&self.x)?;
+        Some([t - &self.output.exp().mul(t).sum_keepdim(self.axis)])
     }
 
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {

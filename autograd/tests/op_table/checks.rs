@@ -5,16 +5,19 @@ use crate::layouts::{Kind, lay};
 use crate::record::check_record;
 use crate::table::{Row, Second, Typed};
 use retrograd_autograd::check::{self, Check, CheckError, Report, gradcheck, gradgradcheck};
-use retrograd_autograd::{Var, grad, no_grad};
+use retrograd_autograd::{Var, Vars, grad, grad_and_value, hvp, jacfwd, jacrev, jvp};
+use retrograd_autograd::{jvp_by_double_reverse, no_grad};
 use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Shape, Tensor, with_threads};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The names of all checks.
-pub const CHECKS: [&str; 14] = [
+pub const CHECKS: [&str; 16] = [
     "differences",
     "second",
+    "forward",
+    "transforms",
     "definition",
     "record",
     "layouts",
@@ -168,7 +171,64 @@ pub fn check(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     aliases(row, case, done)?;
     levels(row, case, done, "levels")?;
     record(row, case, done)?;
-    differences(row, case, done)
+    differences(row, case, done)?;
+    forward(row, case, done)
+}
+
+/// Forward mode, by kernels and recorded, agrees with the transposed VJP; and so do functions that are built on it.
+fn forward(row: &Row, case: &Case, done: &mut Done) -> Verdict {
+    let x = operands::<f64>(row, case).into_iter().zip(case.layouts);
+    let x: Vec<Var<f64>> = x.map(|(x, kind)| Var::constant(lay(&x, kind, case.seed))).collect();
+    let v = x.map(&mut |x| Var::constant(case.cotangent(x.shape())));
+    let f = |x: &Vec<Var<f64>>| (row.f64)(x, case);
+    count(done, "forward");
+    let (y, transposed) = jvp_by_double_reverse(f, &x, &v);
+    let (recorded, (value, kernels)) = (jvp(f, &x, &v).1, no_grad(|| jvp(f, &x, &v)));
+    same_bits("values", y.value(), value.value(), "forward", done)?;
+    let close = |a: &Var<f64>, b: &Var<f64>, check, done: &mut Done| {
+        close(&x, a.value(), b.value(), check, done)
+    };
+    close(&kernels, &transposed, "forward", done)?;
+    close(&recorded, &transposed, "forward", done)?;
+
+    if done.cases % 4 != 1 {
+        return Ok(());
+    }
+    count(done, "transforms");
+    let weights = Var::constant(case.cotangent(y.shape()));
+    let scalar = |x: &Vec<Var<f64>>| (f(x) * &weights).sum(..);
+    let products = hvp(scalar, &x, &v).1;
+    let forward_over_reverse = jvp(|x| grad_and_value(scalar, x).0, &x, &v).1;
+    for (a, b) in products.iter().zip(&forward_over_reverse) {
+        close(a, b, "transforms", done)?;
+    }
+    let small = |x: &Var<f64>| x.value().numel() <= 12 && x.rank() + y.rank() <= 8;
+    if small(&y) && x.iter().all(small) {
+        for (a, b) in jacrev(f, &x).iter().zip(&jacfwd(f, &x)) {
+            close(a, b, "transforms", done)?;
+        }
+    }
+    Ok(())
+}
+
+/// Equal to 1e-12 of the largest number.
+fn close(
+    x: &[Var<f64>],
+    a: &Tensor<f64>,
+    b: &Tensor<f64>,
+    check: &'static str,
+    done: &mut Done,
+) -> Verdict {
+    if a.shape() != b.shape() {
+        return fail(check, format!("shapes {:?} and {:?}", a.shape(), b.shape()));
+    }
+    let numbers = x.iter().map(Var::value).chain([a, b]).flat_map(Tensor::to_vec);
+    let allowed = 1e-12 * numbers.fold(1.0f64, |m, x| m.max(x.abs()));
+    done.elements += a.numel() as u64;
+    match a.to_vec().iter().zip(b.to_vec()).find(|(a, b)| (**a - b).abs() > allowed || b.is_nan()) {
+        Some((a, b)) => fail(check, format!("{a:?} and {b:?}, allowed {allowed:.1e}")),
+        None => Ok(()),
+    }
 }
 
 /// Values and gradients of fused operations agree with their definitions, in the layouts of the case.
