@@ -64,6 +64,6 @@ pub use ops::pointwise::PointwiseFn;
 pub use record::{Fused, Operand, Slot, is_recorded};
 pub use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 pub use retrograd_tensor::with_threads;
-pub use shards::{pairwise_sum, shard_weights, sharded};
+pub use shards::{mean_clipped_per_sample, pairwise_sum, per_sample, shard_weights, sharded};
 pub use spectrum::{Hessian, Tridiagonal, diagonal, lanczos, power_iteration, trace};
 pub use var::no_grad;

@@ -1,6 +1,6 @@
 //! A loss in shards: parts of a batch that are computed at the same time.
 
-use crate::backprop::Backprop;
+use crate::backprop::{Backprop, or_panic};
 use crate::gradients::Gradients;
 use crate::graph::Var;
 use crate::observe::shards_ended;
@@ -79,6 +79,64 @@ pub fn sharded<T: Real>(
     let (loss, gradients) = (losses.into_iter().sum(), Gradients::pairwise_sum(gradients));
     shards_ended::<T>(loss);
     (loss, gradients)
+}
+
+/// `f` of the gradients of each sample of a batch, in order: their norms, or the gradients themselves. `loss(i)` is the
+/// loss of sample `i`, a scalar. Samples are distributed to threads, each of which keeps the gradients of one sample
+/// at a time.
+///
+/// ```
+/// use retrograd::autograd::per_sample;
+/// use retrograd::prelude::*;
+/// let w = Var::leaf(Tensor::from([2.0f32, -1.0]));
+/// let x = Tensor::from([[3.0f32, 4.0], [0.0, 2.0]]);
+/// let loss = |i| Var::constant(x.select(0, i)).dot(&w);
+/// assert_eq!(per_sample(2, loss, |grads| grads.norm()), [5.0, 2.0]);
+/// ```
+///
+/// # Panics
+/// As [`Var::backward`], of each loss.
+#[track_caller]
+pub fn per_sample<T: Real, R: Send>(
+    samples: usize,
+    loss: impl Fn(usize) -> Var<T> + Send + Sync,
+    f: impl Fn(Gradients<T>) -> R + Send + Sync,
+) -> Vec<R> {
+    let one = |i| {
+        let _shard = shard(i);
+        Backprop::from(&loss(i)).try_run().map(&f)
+    };
+    let results: Result<Vec<R>, String> = par::shards(samples, one).into_iter().collect();
+    or_panic(results)
+}
+
+/// The mean of the gradients of samples, of which each is scaled to a norm of at most `max`, as
+/// [`Gradients::clip_norm`]. With noise added it is the gradient of DP-SGD: Abadi et al. 2016 (arXiv 1607.00133).
+///
+/// ```
+/// use retrograd::autograd::mean_clipped_per_sample;
+/// use retrograd::prelude::*;
+/// let w = Var::leaf(Tensor::from([0.0f64]));
+/// let loss = |i| w.sum(..) * [100.0, 0.5][i];
+/// let grads = mean_clipped_per_sample(2, 1.0, loss);
+/// assert!((grads.get(&w).unwrap().item() - (1.0 + 0.5) / 2.0).abs() < 1e-6);
+/// ```
+///
+/// # Panics
+/// As [`per_sample`]; or if `max` is negative or NaN.
+#[track_caller]
+pub fn mean_clipped_per_sample<T: Real>(
+    samples: usize,
+    max: f64,
+    loss: impl Fn(usize) -> Var<T> + Send + Sync,
+) -> Gradients<T> {
+    let clipped = per_sample(samples, loss, |mut grads| {
+        grads.clip_norm(max);
+        Some(grads)
+    });
+    let mut mean = Gradients::pairwise_sum(clipped);
+    mean.scale(T::from_f64(1.0 / samples.max(1) as f64));
+    mean
 }
 
 /// The weights of the means of the parts of a batch, see [`sharded`]; 0 for a part that is not computed.

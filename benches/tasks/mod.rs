@@ -6,6 +6,7 @@
 mod attention;
 #[path = "../compare/data.rs"]
 pub mod data;
+mod derivatives;
 mod gemm;
 mod generate;
 mod loss;
@@ -139,6 +140,7 @@ pub fn work(name: &str) -> Option<Work> {
         attention::work,
         optim::work,
         train::work,
+        derivatives::work,
         generate::work,
         tiny::work,
         tail::work,

@@ -46,6 +46,7 @@ mod config_error;
 mod dropout;
 mod ema;
 mod embedding;
+mod functional;
 mod gpt;
 pub mod init;
 mod linear;
@@ -75,6 +76,7 @@ pub use config_error::ConfigError;
 pub use dropout::Dropout;
 pub use ema::Ema;
 pub use embedding::Embedding;
+pub use functional::functional_call;
 pub use gpt::{
     AttentionKind, BeyondContext, Block, CausalAttention, CausalSelfAttention, FeedForward,
     GatedMlp, Generate, Gpt, GptCache, GptConfig, LayerCx, Mlp, MlpKind, Names, NormKind,

@@ -1,14 +1,14 @@
 //! Checks for modules.
 
+use crate::functional::functional_call;
 use crate::module::{Module, Visitor};
-use crate::param::{Param, ParamMade};
+use crate::param::ParamMade;
 use retrograd_autograd::check::{Check, Report, gradcheck, gradgradcheck};
 use retrograd_autograd::{Gradients, Var};
 use retrograd_tensor::observe::{Event, Observer};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::settings::with_observer;
 use retrograd_tensor::{Real, Tensor, with_threads};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -57,30 +57,6 @@ fn check_gradients<T: Real>(module: &dyn Module<T>, grads: &Gradients<T>) {
             "{name}: gradient sums to {size}"
         );
     }
-}
-
-/// Runs `f` with the parameters of a module replaced by the given variables, in the order of
-/// [`Module::named_parameters`]: the module as a function of its parameters. The parameters are
-/// restored afterwards, also if `f` panics.
-///
-/// # Panics
-/// If the number of variables or a shape differs.
-pub fn with_parameters<T: Real, M: Module<T> + ?Sized, R>(
-    module: &M,
-    vars: &[Var<T>],
-    f: impl FnOnce(&M) -> R,
-) -> R {
-    let params: Vec<Param<T>> = module.named_parameters().into_iter().map(|(_, p)| p).collect();
-    assert_eq!(params.len(), vars.len(), "with_parameters: one variable per parameter");
-    for (param, var) in params.iter().zip(vars) {
-        assert!(param.shape() == *var.shape(), "with_parameters: {param:?} by {:?}", var.shape());
-    }
-    let old: Vec<Var<T>> = params.iter().zip(vars).map(|(p, v)| p.swap(v.clone())).collect();
-    let result = catch_unwind(AssertUnwindSafe(|| f(module)));
-    for (param, var) in params.iter().zip(old) {
-        param.swap(var);
-    }
-    result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// The result of [`check_variant`].
@@ -154,7 +130,7 @@ fn check_instances<'a>(
     leaves.extend(params.iter().map(|p| Var::leaf(p.value().clone())));
     let f: &dyn Fn(&[Var<f64>]) -> Var<f64> = &|x| {
         let (inputs, params) = x.split_at(constants.len());
-        with_parameters(&build(&mut Rng::new(1)), params, |m| (m.run)(inputs))
+        functional_call(&build(&mut Rng::new(1)), params, |m| (m.run)(inputs))
     };
     let first = gradcheck(f, &leaves, &Check::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
     let second =

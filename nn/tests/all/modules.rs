@@ -5,7 +5,7 @@ use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_autograd::check::{Check, gradcheck};
 use retrograd_nn::optim::{AdamW, Optimizer, Sgd};
-use retrograd_nn::testing::{check_module, with_parameters};
+use retrograd_nn::testing::check_module;
 use retrograd_nn::*;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, with_threads};
@@ -102,7 +102,7 @@ fn differentiate<M: Module<f64>>(
     let leaves: Vec<_> = inputs.iter().cloned().chain(parameters).map(Var::leaf).collect();
     let f = |x: &[Var<f64>]| {
         let (inputs, parameters) = x.split_at(inputs.len());
-        with_parameters(module, parameters, |m| run(m, inputs))
+        functional_call(module, parameters, |m| run(m, inputs))
     };
     let report = gradcheck(f, &leaves, &Check { step: 2e-4, atol: 1e-8, ..Check::precise() });
     report.unwrap_or_else(|e| panic!("{name}: {e}"));
