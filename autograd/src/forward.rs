@@ -141,7 +141,7 @@ fn transposed<T: Real>(
     let zero = |shape| Var::leaf(Tensor::scalar(T::ZERO).broadcast_to(shape));
     let u: Outputs<Var<T>> = cx.node.outputs().iter().map(|shape| zero(*shape)).collect();
     let given: Outputs<Option<Var<T>>> = u.iter().cloned().map(Some).collect();
-    let (mut roots, mut direct): (Vec<(Var<T>, Var<T>)>, Vec<Var<T>>) = Default::default();
+    let (mut roots, mut direct) = (Vec::new(), Vec::new());
     with_grad_enabled(true, || {
         for InputGrad { op, at, mut value, part } in rule.backward(cx, &given).0 {
             if op == RESULT {
