@@ -20,7 +20,7 @@ impl<T: Real> Node<T> {
         let leaves = ids.iter().zip(self.inputs());
         let leaf = |(id, x): (&Id, &Input<T>)| Input { edge: Edge::Leaf(*id), shape: x.shape };
         let inputs: Vec<Input<T>> = leaves.map(leaf).collect();
-        let cx = Cx { node: self, inputs: Some(&inputs), in_definition: true };
+        let cx = Cx { node: self, op: self.id(), inputs: Some(&inputs), in_definition: true };
         Some((ids, with_grad_enabled(true, || definition.outputs(&cx))))
     }
 
