@@ -120,7 +120,7 @@ impl<T: Real> Engine<T> {
             g.get_or_insert_with(|| Var::constant(Tensor::zeros(shape)));
         }
         let inputs = self.recorded.then_some(node.inputs());
-        Ok(rule.backward(&Cx { node, inputs, tangents: None, in_definition: false }, &grads))
+        Ok(rule.backward(&Cx::new(node, inputs), &grads))
     }
 
     /// Adds a gradient of a leaf or of an output. Returns the sum, and whether there was one before; `None` if the
@@ -191,12 +191,8 @@ pub(crate) fn through_definition<T: Real>(
     grads: Outputs<Option<Var<T>>>,
 ) -> Result<InputGrads<T>, String> {
     let aliases: Vec<Input<T>> = node.inputs().iter().map(alias).collect();
-    let outputs = definition.outputs(&Cx {
-        node,
-        inputs: Some(&aliases),
-        tangents: None,
-        in_definition: true,
-    });
+    let cx = Cx { in_definition: true, ..Cx::new(node, Some(&aliases)) };
+    let outputs = definition.outputs(&cx);
     let ids: Vec<Option<Id>> = aliases.iter().map(Input::id).collect();
     let wanted: Vec<Id> = ids.iter().flatten().copied().collect();
     let seeds = outputs.iter().zip(grads).filter_map(|(y, g)| Some((y, g?)));

@@ -48,12 +48,12 @@ impl<T: Real> InputGrads<T> {
     pub fn tangent(terms: impl IntoIterator<Item = Option<Var<T>>>) -> InputGrads<T> {
         let value =
             terms.into_iter().flatten().reduce(|a, b| a + b).expect("an input has a tangent");
-        InputGrads(vec![InputGrad { op: RESULT, at: usize::MAX, value, part: None }])
+        InputGrads(vec![InputGrad { op: Id::LAST, at: RESULT, value, part: None }])
     }
 }
 
-/// Instead of an operation: the entry is the tangent of the result.
-const RESULT: Id = Id::LAST;
+/// Instead of the position of an input: the entry is the tangent of the result.
+const RESULT: usize = usize::MAX;
 
 /// Tangents by id.
 pub(crate) type Known<T> = BTreeMap<Id, Var<T>>;
@@ -107,7 +107,7 @@ fn of_node<T: Real>(
         };
     }
     let inputs = recorded.then_some(node.inputs());
-    let cx = Cx { node, inputs, tangents: Some(t), in_definition: false };
+    let cx = Cx { tangents: Some(t), ..Cx::new(node, inputs) };
     if node.op().kind == Kind::Pointwise
         && let Some(tangent) = pointwise(&cx, &*rule, t)
     {
@@ -143,8 +143,8 @@ fn transposed<T: Real>(
     let given: Outputs<Option<Var<T>>> = u.iter().cloned().map(Some).collect();
     let (mut roots, mut direct) = (Vec::new(), Vec::new());
     with_grad_enabled(true, || {
-        for InputGrad { op, at, mut value, part } in rule.backward(cx, &given).0 {
-            if op == RESULT {
+        for InputGrad { at, mut value, part, .. } in rule.backward(cx, &given).0 {
+            if at == RESULT {
                 direct.push(value);
             } else if let Some(t) = &t[at] {
                 match part {
@@ -185,7 +185,7 @@ fn through_definition<T: Real>(
     recorded: bool,
 ) -> Result<Outputs<Option<Var<T>>>, String> {
     let aliases: Vec<_> = node.inputs().iter().map(alias).collect();
-    let cx = Cx { node, inputs: Some(&aliases), tangents: None, in_definition: true };
+    let cx = Cx { in_definition: true, ..Cx::new(node, Some(&aliases)) };
     let outputs = with_grad_enabled(true, || definition.outputs(&cx));
     let known = aliases.iter().zip(t).filter_map(|(x, t)| Some((x.id()?, t.clone()?)));
     Ok(push(&outputs, known.collect(), recorded)?.into())

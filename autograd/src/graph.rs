@@ -146,12 +146,21 @@ pub(crate) trait Definition<T: Real> {
 /// are in this pass.
 pub struct Cx<'a, T: Real> {
     pub(crate) node: &'a Arc<Node<T>>,
+    /// The operation that slots of the rule name: `node`, unless it was recomputed.
+    pub(crate) op: Id,
     /// `None` in a first-order pass, where all are constants.
     pub(crate) inputs: Option<&'a [Input<T>]>,
     /// In forward mode, the tangents of the inputs.
     pub(crate) tangents: Option<&'a [Option<Var<T>>]>,
     /// Whether a definition is evaluated, which computes the results itself.
     pub(crate) in_definition: bool,
+}
+
+impl<'a, T: Real> Cx<'a, T> {
+    /// The context of a backward pass.
+    pub(crate) fn new(node: &'a Arc<Node<T>>, inputs: Option<&'a [Input<T>]>) -> Self {
+        Cx { node, op: node.id(), inputs, tangents: None, in_definition: false }
+    }
 }
 
 /// Gradients of the inputs of an operation.
@@ -234,6 +243,14 @@ impl<T: Real> Node<T> {
         let mut rule = self.rule.lock().unwrap_or_else(|e| e.into_inner());
         if retain { rule.clone() } else { rule.take() }
     }
+
+    /// Puts another rule in the place of the rule, if there is one.
+    pub(crate) fn replace_rule(&self, other: impl FnOnce(&dyn Rule<T>) -> Arc<dyn Rule<T>>) {
+        let mut rule = self.rule.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(rule) = &mut *rule {
+            *rule = other(&**rule);
+        }
+    }
 }
 
 impl<T: Real> Input<T> {
@@ -280,6 +297,8 @@ impl<T: Real> Drop for Node<T> {
             return;
         }
         let mut dying: Vec<Input<T>> = self.inputs.drain(..).collect();
+        // It may own variables that the inputs were computed from, which must not die with it.
+        self.rule.get_mut().unwrap_or_else(|e| e.into_inner()).take();
         while let Some(input) = dying.pop() {
             if let Edge::Node(mut node, _) = input.edge
                 && let Some(node) = Arc::get_mut(&mut node)

@@ -20,7 +20,7 @@ impl<T: Real> Node<T> {
         let leaves = ids.iter().zip(self.inputs());
         let leaf = |(id, x): (&Id, &Input<T>)| Input { edge: Edge::Leaf(*id), shape: x.shape };
         let inputs: Vec<Input<T>> = leaves.map(leaf).collect();
-        let cx = Cx { node: self, inputs: Some(&inputs), tangents: None, in_definition: true };
+        let cx = Cx { in_definition: true, ..Cx::new(self, Some(&inputs)) };
         Some((ids, with_grad_enabled(true, || definition.outputs(&cx))))
     }
 

@@ -20,7 +20,7 @@
 //! | subject | items |
 //! |---|---|
 //! | variables and the graph | [`Var`], [`Node`], [`Input`], [`Id`], [`to_dot`] |
-//! | backward passes | [`Var::backward`], [`Backprop`], [`grad`], [`no_grad`], [`sharded`] |
+//! | backward passes | [`Var::backward`], [`Backprop`], [`grad`], [`no_grad`], [`sharded`], [`recompute`] |
 //! | their result | [`Gradients`] |
 //! | operations | methods of [`Var`], implemented in [`ops`] |
 //! | operations of your own | [`Op`], [`Var::from_op`], [`Fused`], [`InputGrads`], [`PointwiseFn`] |
@@ -44,6 +44,7 @@ mod leaves;
 pub mod observe;
 mod op;
 pub mod ops;
+mod recompute;
 mod record;
 mod shards;
 mod spectrum;
@@ -61,6 +62,7 @@ pub use graph::{Cx, Id, Input, InputGrads, Node, Var};
 pub use op::{Attribute, Call, Formula, Kind, Op, Product, Shapes};
 pub use ops::binary::VarOrNumber;
 pub use ops::pointwise::PointwiseFn;
+pub use recompute::recompute;
 pub use record::{Fused, Operand, Slot, is_recorded};
 pub use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 pub use retrograd_tensor::with_threads;

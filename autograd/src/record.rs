@@ -494,10 +494,7 @@ impl<T: Real> Cx<'_, T> {
     #[track_caller]
     fn check(&self, slot: &Slot<T>) {
         let name = self.node.name();
-        assert!(
-            slot.op == self.node.id(),
-            "Cx: the rule of `{name}` uses another operation's slot"
-        );
+        assert!(slot.op == self.op, "Cx: the rule of `{name}` uses another operation's slot");
     }
 }
 

@@ -9,6 +9,7 @@ use crate::schedule::Schedule;
 use crate::state::StateDict;
 use crate::text::{Batch, Corpus, TextMetrics, Window};
 use retrograd_autograd::{Gradients, Var, no_grad, sharded};
+use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Key;
 use std::fmt;
 use std::sync::Arc;
@@ -267,9 +268,10 @@ pub fn evaluate(
     strategy: &dyn Strategy,
     stops: &dyn Fn() -> bool,
 ) -> Option<TextMetrics> {
-    /// Windows of a batch, and the most logits: 64 MB.
+    /// Windows of a batch, the most logits, 64 MB, and about the most tokens in a forward pass.
     const BATCH: usize = 32;
     const LOGITS: usize = 1 << 24;
+    const TOKENS: usize = 8192;
     let row = model.config().context * model.config().vocab;
     let most = (LOGITS / row.max(1)).clamp(1, BATCH);
     // The last window may be shorter, and is then a batch of its own.
@@ -278,9 +280,17 @@ pub fn evaluate(
     let (rank, ranks) = strategy.rank();
     let of_group = |group: &&[Window<'_>]| {
         let Batch { tokens, targets } = Batch::new(group.iter().map(|window| window.tokens));
-        let logits = no_grad(|| model.forward(&tokens, &mut Pass::eval()));
+        let (n, row) = (tokens.size(0), tokens.size(1));
+        let few = (TOKENS / row.max(1)).clamp(1, n);
+        let part = |i| tokens.narrow(0, i, few.min(n - i));
+        let forward = |i| no_grad(|| model.forward(&part(i), &mut Pass::eval())).into_value();
+        let parts: Vec<Tensor> = (0..n).step_by(few).map(forward).collect();
+        let logits = match &parts[..] {
+            [all] => all.clone(),
+            parts => Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0),
+        };
         let mut m = TextMetrics::default();
-        m.add(logits.value(), &targets, group.iter().map(|window| window.bytes).sum());
+        m.add(&logits, &targets, group.iter().map(|window| window.bytes).sum());
         // As integers: JSON has no NaN.
         [m.nats.to_bits(), m.tokens, m.correct, m.bytes]
     };

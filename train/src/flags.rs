@@ -4,7 +4,7 @@ use crate::checkpoints::Which;
 use crate::presets::Preset;
 use crate::recipe::Recipe;
 use crate::tokenizer::TokenizerKind;
-use crate::values::{above_0, above_0_up_to_1, at_least_0, count, size};
+use crate::values::{above_0, above_0_up_to_1, at_least_0, bytes, count, size};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use retrograd::nn::{AttentionKind, Positions, Sampler};
@@ -119,6 +119,13 @@ pub struct RunFlags {
     /// The weights then depend on the number of ranks.
     #[arg(long, help_heading = RUN)]
     pub all_reduce: bool,
+
+    /// Recompute as many blocks in the backward pass as a step needs to fit into SIZE, such as 500MB or 1.5GiB
+    ///
+    /// The program computes a step first, prints what to expect, and at the end what was measured. Results do not
+    /// change. SIZE is that of tensors; the program itself takes some more.
+    #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = RUN)]
+    pub memory: Option<u64>,
 
     /// Do not write the page of the run, run.html, nor looks.jsonl, which it is made from
     #[arg(long, help_heading = RUN)]

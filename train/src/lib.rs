@@ -24,6 +24,7 @@ mod json_lines;
 mod line;
 mod log;
 mod looks;
+pub mod memory;
 mod output;
 mod page;
 mod presets;

@@ -7,6 +7,7 @@ use crate::finish;
 use crate::flags::{NewRun, RunFlags};
 use crate::folder::Folder;
 use crate::log::Log;
+use crate::memory;
 use crate::output::note;
 use crate::page::{self, RunRecord};
 use crate::presets::Preset;
@@ -80,7 +81,12 @@ pub fn train_run(
 ) -> Result<()> {
     let Job { flags, quiet, .. } = *job;
     let beginning = begin().and_then(|b| check_shards(&b.run, ranks).map(|()| b));
-    let Beginning { run, text, corpus, folder, file } = ranks.agree(beginning)?;
+    let Beginning { mut run, text, corpus, folder, file } = ranks.agree(beginning)?;
+    let fit = |limit| memory::fit(&mut run, &corpus, limit, ranks.count());
+    let memory = ranks.agree(flags.memory.map(fit).transpose())?;
+    if let Some(memory) = memory.as_ref().filter(|_| !quiet) {
+        note!("memory   {memory}");
+    }
     let prepare = || {
         let texts = (&text, &corpus);
         let session = Session::new(&run, texts, &folder, ranks, flags.all_reduce);
@@ -132,6 +138,9 @@ pub fn train_run(
             _ => done,
         }
     });
+    if memory.is_some() && !quiet && ranks.is_first() {
+        note!("memory   {}", memory::peaks());
+    }
     if let Some(page) = log.as_mut().and_then(|log| log.page.as_mut()) {
         page.end(&folder, &done);
     }

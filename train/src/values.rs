@@ -22,6 +22,16 @@ fn number(text: &str, is_valid: impl Fn(f64) -> bool, wrong: &str) -> Result<f64
     }
 }
 
+/// A number of bytes with its unit, such as `500MB` or `1.5GiB`.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let units = [("KB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)];
+    let binary = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    let units = units.into_iter().chain(binary.map(|(unit, log)| (unit, f64::from(log).exp2())));
+    let found = units.into_iter().find_map(|(unit, n)| Some((text.strip_suffix(unit)?, n)));
+    let (number, unit) = found.ok_or("needs a unit: 500MB, 2GB, 1.5GiB")?;
+    Ok((above_0(number.trim_end())? * unit) as u64)
+}
+
 pub fn above_0(text: &str) -> Result<f64, String> {
     number(text, |x| x > 0.0, "must be above 0")
 }

@@ -36,12 +36,7 @@ pub fn definition(y: &Var<f64>, tolerance: f64) -> Result<bool, CheckError> {
     let Some(definition) = rule.definition() else { return Ok(false) };
 
     let defined = no_grad(|| {
-        definition.outputs(&Cx {
-            node,
-            inputs: Some(node.inputs()),
-            tangents: None,
-            in_definition: true,
-        })
+        definition.outputs(&Cx { in_definition: true, ..Cx::new(node, Some(node.inputs())) })
     });
     compare(None, y.value(), defined[*output].value(), tolerance)?;
 
@@ -49,9 +44,8 @@ pub fn definition(y: &Var<f64>, tolerance: f64) -> Result<bool, CheckError> {
         Some(Var::constant(Tensor::from_vec(noise(1, i as u64, shape.numel()), shape)))
     };
     let g: Outputs<Option<Var<f64>>> = node.outputs().iter().enumerate().map(cotangent).collect();
-    let by_kernel = no_grad(|| {
-        rule.backward(&Cx { node, inputs: None, tangents: None, in_definition: false }, &g)
-    });
+    let cx = Cx::new(node, None);
+    let by_kernel = no_grad(|| rule.backward(&cx, &g));
     let by_definition = with_grad_enabled(true, || through_definition(node, definition, g));
     let by_definition = by_definition.unwrap_or_else(|why| panic!("{why}"));
     let (by_kernel, by_definition) = (dense(node, by_kernel), dense(node, by_definition));

@@ -15,6 +15,7 @@ pub mod index;
 pub mod join;
 pub mod linear;
 pub mod loss;
+pub mod map_gradient;
 pub mod mask;
 pub mod matmul;
 pub mod norm;

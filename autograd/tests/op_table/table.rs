@@ -315,6 +315,8 @@ pub const ROWS: &[Row] = rows![
     kl_div "log target" equal_pair [Plain], Nonzero, |x, c| x[0].kl_div(&x[1], true, Reduction::None);
     dropout any [Plain], Zero, |x, c| x[0].dropout(0.4, c.key());
 
+    map_gradient any [Plain], Zero, |x, c| x[0].map_gradient(|g| g.neg().neg());
+
     // Masks.
     masked_fill any [Plain], Zero, |x, c| x[0].masked_fill(&c.mask(x[0].shape()), -1.5);
     masked_fill "row of masks" any [Plain], Zero, |x, c| x[0].masked_fill(&c.mask(&c.last(x[0].shape())), -1.5);

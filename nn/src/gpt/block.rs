@@ -13,7 +13,7 @@ use retrograd_autograd::{Var, no_grad};
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A pre-norm block: `x += attn(ln_1(x))`, then `x += mlp(ln_2(x))`. Each part can be replaced.
 ///
@@ -88,6 +88,29 @@ impl<T: Real> Block<T> {
         let normed = self.ln_2.forward(&x, cx.pass);
         let y = Call::start(&*self.mlp).end(self.mlp.forward_add(&normed, &x, cx.pass));
         block.end(y)
+    }
+
+    /// [`Block::run`] of whole sequences, which is [recomputed](Var::recompute) in the backward pass.
+    pub(super) fn recompute(
+        &self,
+        x: &Var<T>,
+        pass: &mut Pass,
+        first_values: &mut Option<Var<T>>,
+    ) -> Var<T> {
+        let (block, before) = (self.clone(), (pass.clone(), first_values.clone()));
+        let after = Arc::new(Mutex::new(None));
+        let last = after.clone();
+        let y = x.recompute(move |x| {
+            let (mut pass, mut first) = before.clone();
+            let past = Past::none();
+            let mut cx = LayerCx { pass: &mut pass, past, first_values: &mut first, capture: None };
+            let y = block.run(x, &mut cx);
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = Some((pass, first));
+            y
+        });
+        let after = after.lock().unwrap_or_else(PoisonError::into_inner).take();
+        (*pass, *first_values) = after.expect("the closure was called");
+        y
     }
 
     /// The output of one block on its own, with its context.

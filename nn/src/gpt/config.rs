@@ -81,6 +81,10 @@ pub struct GptConfig {
     pub logit_softcap: Option<f64>,
     /// The names of parameters.
     pub names: Names,
+    /// The number of blocks, from the first, whose tensors are computed again in the backward pass instead of being
+    /// saved: [`recompute`](retrograd_autograd::recompute). It changes no bit of a result, and is not saved.
+    #[serde(skip)]
+    pub recompute: usize,
 }
 
 /// A normalisation.
@@ -194,6 +198,7 @@ impl Default for GptConfig {
             positions: Positions::Learned,
             logit_softcap: None,
             names: Names::Gpt2,
+            recompute: 0,
         }
     }
 }

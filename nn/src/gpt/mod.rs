@@ -38,7 +38,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor, scope};
 use crate::norm::Norm;
 use crate::pass::Pass;
-use retrograd_autograd::{Gradients, Var, no_grad, sharded};
+use retrograd_autograd::{Gradients, Var, grad_enabled, no_grad, sharded};
 use retrograd_tensor::error::{ErrorKind, OrPanic, ShapeError, require};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::par::span;
@@ -192,6 +192,12 @@ impl<T: Real> Gpt<T> {
     /// The target that the loss ignores, see [`Gpt::with_ignore_index`].
     pub fn ignore_index(&self) -> Option<i64> {
         self.ignore_index
+    }
+
+    /// The same model, of which so many blocks are recomputed, see [`GptConfig::recompute`].
+    pub fn with_recompute(mut self, blocks: usize) -> Self {
+        self.config.recompute = blocks;
+        self
     }
 
     /// The shape of the model.
@@ -501,8 +507,13 @@ impl<T: Real> Gpt<T> {
                 None => Past::none(),
             };
             let capture = maps.as_ref().map(|(capture, _)| *capture);
-            let mut cx = LayerCx { pass, past, first_values: &mut first_values, capture };
-            x = block.run(&x, &mut cx);
+            x = match i < self.config.recompute && grad_enabled() && capture.is_none() {
+                true => block.recompute(&x, pass, &mut first_values),
+                false => {
+                    let mut cx = LayerCx { pass, past, first_values: &mut first_values, capture };
+                    block.run(&x, &mut cx)
+                }
+            };
             if let Some((capture, maps)) = &mut maps {
                 maps.push(joined(capture.take(), tokens));
             }

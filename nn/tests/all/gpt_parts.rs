@@ -111,6 +111,17 @@ fn check(name: &str, config: GptConfig) {
         adam.step(&grads).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
     assert!(losses[7] < 0.9 * losses[0], "{name} does not learn: {losses:?}");
+
+    // Recomputed blocks: the same bits, dropout included.
+    let gradients = |recompute| {
+        let config = GptConfig { recompute, dropout: 0.2, ..model.config().clone() };
+        let (loss, grads) =
+            self::model(config).loss_and_gradients(&x, &targets, &mut Pass::train(3));
+        let grads: Vec<Tensor<f64>> = grads.iter().map(|(_, g)| g.clone()).collect();
+        (loss, grads)
+    };
+    let usual = gradients(0);
+    assert!((1..3).all(|blocks| gradients(blocks) == usual), "{name} with recomputed blocks");
 }
 
 #[test]
@@ -260,6 +271,9 @@ fn configurations_of_earlier_versions_can_be_read() {
         ..GptConfig::llama()
     };
     file.note("config", &all);
+    assert_eq!(file.read_note::<GptConfig>("config").unwrap(), all);
+    // It does not belong to the model.
+    file.note("config", &GptConfig { recompute: 1, ..all.clone() });
     assert_eq!(file.read_note::<GptConfig>("config").unwrap(), all);
 }
 

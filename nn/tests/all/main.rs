@@ -27,6 +27,7 @@ mod modules;
 mod optim;
 mod param;
 mod positions_and_axes;
+mod recompute;
 mod schedule;
 mod state;
 mod state_map;

@@ -13,7 +13,7 @@ fn place_with_run() -> Place {
 #[test]
 fn invalid_flags_are_rejected() {
     let place = Place::new();
-    let cases: [(&str, &[&str]); 19] = [
+    let cases: [(&str, &[&str]); 20] = [
         ("train --width 0", &["'0'", "--width", "1..=16384"]),
         ("train --batch 0", &["'0'", "--batch"]),
         ("train --threads 0", &["'0'", "--threads"]),
@@ -23,6 +23,7 @@ fn invalid_flags_are_rejected() {
         ("train --steps many", &["'many'", "--steps"]),
         ("train --heads 3", &["3 heads do not divide a width of 128"]),
         ("train --lr NaN", &["'NaN'", "--lr", "must be finite"]),
+        ("train --memory 500", &["'500'", "needs a unit: 500MB"]),
         ("train --lr 0", &["'0'", "--lr", "must be above 0"]),
         ("train --dropout 1", &["'1'", "--dropout", "at least 0 and below 1"]),
         ("sample --temperature inf a", &["'inf'", "--temperature", "finite"]),

@@ -8,6 +8,7 @@ mod grid;
 mod hugging_face;
 mod invalid_usage;
 mod library;
+mod memory;
 mod observe;
 mod page;
 mod parts;
