@@ -11,49 +11,15 @@
 //!   matrices avoid that by a tangent of their own, see [`Cx::tangents`].
 
 use crate::engine::{Engine, alias, sum_to};
-use crate::graph::{Cx, Definition, Id, InputGrad, InputGrads, Node, Outputs, Rule, Var};
+use crate::graph::{Cx, Definition, Id, InputGrad, Node, Outputs, Rule, Tangents, Var};
 use crate::op::Kind;
-use crate::record::Slot;
+use crate::record::RESULT;
 use crate::var::no_grad;
 use retrograd_tensor::settings::with_grad_enabled;
 use retrograd_tensor::{Real, Tensor};
 use smallvec::smallvec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The tangents of the inputs of an operation, in forward mode.
-#[derive(Clone, Copy, Debug)]
-pub struct Tangents<'a, T: Real>(&'a [Option<Var<T>>]);
-
-impl<'a, T: Real> Tangents<'a, T> {
-    pub(crate) fn new(t: &'a [Option<Var<T>>]) -> Self {
-        Tangents(t)
-    }
-
-    /// The tangent of an input; `None` if it is 0.
-    pub fn of(&self, slot: &Slot<T>) -> Option<&Var<T>> {
-        self.0[slot.position()?].as_ref()
-    }
-
-    /// The value of [`Tangents::of`].
-    pub fn value(&self, slot: &Slot<T>) -> Option<&Tensor<T>> {
-        self.of(slot).map(Var::value)
-    }
-}
-
-impl<T: Real> InputGrads<T> {
-    /// The tangent of the result as a sum of terms, which a rule returns in forward mode instead of gradients of its
-    /// inputs. The shape of a term may be one that broadcasts to that of the result.
-    #[track_caller]
-    pub fn tangent(terms: impl IntoIterator<Item = Option<Var<T>>>) -> InputGrads<T> {
-        let value =
-            terms.into_iter().flatten().reduce(|a, b| a + b).expect("an input has a tangent");
-        InputGrads(vec![InputGrad { op: Id::LAST, at: RESULT, value, part: None }])
-    }
-}
-
-/// Instead of the position of an input: the entry is the tangent of the result.
-const RESULT: usize = usize::MAX;
 
 /// Tangents by id.
 pub(crate) type Known<T> = BTreeMap<Id, Var<T>>;

@@ -1,7 +1,6 @@
 //! The graph of a computation: variables, and the operations that computed them. Variables, nodes and
 //! rules are mutually recursive types, so one file defines them.
 
-use crate::forward::Tangents;
 use crate::op::{Attribute, Call, Op};
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -162,6 +161,10 @@ impl<'a, T: Real> Cx<'a, T> {
         Cx { node, op: node.id(), inputs, tangents: None, in_definition: false }
     }
 }
+
+/// The tangents of the inputs of an operation, in forward mode.
+#[derive(Clone, Copy, Debug)]
+pub struct Tangents<'a, T: Real>(pub(crate) &'a [Option<Var<T>>]);
 
 /// Gradients of the inputs of an operation.
 #[derive(Debug)]

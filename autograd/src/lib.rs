@@ -22,6 +22,8 @@
 //! | variables and the graph | [`Var`], [`Node`], [`Input`], [`Id`], [`to_dot`] |
 //! | backward passes | [`Var::backward`], [`Backprop`], [`grad`], [`no_grad`], [`sharded`], [`recompute`] |
 //! | their result | [`Gradients`] |
+//! | derivatives by name | [`vjp`], [`jvp`], [`jacobian`], [`hessian`], [`hvp`], [`gauss_newton_product`], [`per_sample`] |
+//! | spectra | [`Hessian`], [`lanczos`], [`power_iteration`], [`trace`], [`diagonal`] |
 //! | operations | methods of [`Var`], implemented in [`ops`] |
 //! | operations of your own | [`Op`], [`Var::from_op`], [`Fused`], [`InputGrads`], [`PointwiseFn`] |
 //! | tests of gradients | [`check`] |
@@ -56,9 +58,8 @@ pub use derivatives::{
     jvp_by_double_reverse, vjp,
 };
 pub use draw::to_dot;
-pub use forward::Tangents;
 pub use gradients::{GradientKey, Gradients, norm_of_parts};
-pub use graph::{Cx, Id, Input, InputGrads, Node, Var};
+pub use graph::{Cx, Id, Input, InputGrads, Node, Tangents, Var};
 pub use op::{Attribute, Call, Formula, Kind, Op, Product, Shapes};
 pub use ops::binary::VarOrNumber;
 pub use ops::pointwise::PointwiseFn;

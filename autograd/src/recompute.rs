@@ -5,8 +5,7 @@
 //! gets its original from a second run of the closure, when it is called first. So the engine adds the same gradients
 //! in the same order, in every kind of pass.
 
-use crate::forward::Tangents;
-use crate::graph::{Cx, Definition, Id, Input, InputGrads, Node, Outputs, Rule, Var};
+use crate::graph::{Cx, Definition, Id, Input, InputGrads, Node, Outputs, Rule, Tangents, Var};
 use retrograd_tensor::settings::{level, with_grad_enabled, with_level};
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::{MatmulPrecision, Real, Tensor, matmul_precision, with_matmul_precision};

@@ -1,8 +1,8 @@
 //! Recording operations: what an operation saves, and the rule that differentiates it.
 
-use crate::forward::Tangents;
 use crate::graph::{
-    Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Inputs, Node, Outputs, Rule, Var,
+    Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Inputs, Node, Outputs, Rule, Tangents,
+    Var,
 };
 use crate::observe;
 use crate::op::{Call, Op};
@@ -312,11 +312,6 @@ impl<T: Real> Slot<T> {
         self.value.as_ref().expect(hint)
     }
 
-    /// Its position among the inputs that were given.
-    pub(crate) fn position(&self) -> Option<usize> {
-        self.at
-    }
-
     /// The saved value; `None` if it was not saved, or if the input is optional and was not given.
     pub fn get(&self) -> Option<&Tensor<T>> {
         self.value.as_ref()
@@ -390,6 +385,32 @@ impl<T: Real> InputGrads<T> {
         Ok(())
     }
 }
+
+impl<T: Real> Tangents<'_, T> {
+    /// The tangent of an input; `None` if it is 0.
+    pub fn of(&self, slot: &Slot<T>) -> Option<&Var<T>> {
+        self.0[slot.at?].as_ref()
+    }
+
+    /// The value of [`Tangents::of`].
+    pub fn value(&self, slot: &Slot<T>) -> Option<&Tensor<T>> {
+        self.of(slot).map(Var::value)
+    }
+}
+
+impl<T: Real> InputGrads<T> {
+    /// The tangent of the result as a sum of terms, which a rule returns in forward mode instead of gradients of its
+    /// inputs. The shape of a term may be one that broadcasts to that of the result.
+    #[track_caller]
+    pub fn tangent(terms: impl IntoIterator<Item = Option<Var<T>>>) -> InputGrads<T> {
+        let value =
+            terms.into_iter().flatten().reduce(|a, b| a + b).expect("an input has a tangent");
+        InputGrads(vec![InputGrad { op: Id::LAST, at: RESULT, value, part: None }])
+    }
+}
+
+/// Instead of the position of an input: the entry is the tangent of the result.
+pub(crate) const RESULT: usize = usize::MAX;
 
 impl<T: Real> Cx<'_, T> {
     /// An input, with its saved value: connected to the graph in a recorded pass, else a constant.
@@ -478,7 +499,7 @@ impl<T: Real> Cx<'_, T> {
     /// It should if its gradients are products of matrices: forward mode transposes other rules, which computes each
     /// gradient twice.
     pub fn tangents(&self) -> Option<Tangents<'_, T>> {
-        self.tangents.map(Tangents::new)
+        self.tangents.map(Tangents)
     }
 
     /// The shape of an input.

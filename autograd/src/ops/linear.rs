@@ -1,8 +1,7 @@
 //! Linear layers, alone and fused with an activation, a residual or a second layer. Their kernels
 //! are in [`retrograd_tensor::ops::linear`].
 
-use crate::forward::Tangents;
-use crate::graph::{Cx, InputGrads, Var};
+use crate::graph::{Cx, InputGrads, Tangents, Var};
 use crate::observe::saved;
 use crate::op::{Kind, Op, Product};
 use crate::ops::matmul::gradient_of_transpose;

@@ -1,7 +1,6 @@
 //! Losses of classes: cross-entropy, and the negative log-likelihood.
 
-use crate::forward::Tangents;
-use crate::graph::{Cx, InputGrads, Var};
+use crate::graph::{Cx, InputGrads, Tangents, Var};
 use crate::observe::saved;
 use crate::op::{Op, Product};
 use crate::ops::norm::sum;

@@ -1,7 +1,6 @@
 //! Normalisation along the last axis, or the last axes.
 
-use crate::forward::Tangents;
-use crate::graph::{Cx, InputGrads, Var};
+use crate::graph::{Cx, InputGrads, Tangents, Var};
 use crate::op::Op;
 use crate::record::{Fused, Slot};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};

@@ -1,7 +1,6 @@
 //! Softmax and log-softmax.
 
-use crate::forward::Tangents;
-use crate::graph::{Cx, InputGrads, Var};
+use crate::graph::{Cx, InputGrads, Tangents, Var};
 use crate::observe::saved;
 use crate::op::Op;
 use crate::record::{Fused, Slot};

@@ -1,6 +1,7 @@
 //! Results against PyTorch's, which are in `tests/fixtures`. `--nocapture` shows the largest differences.
 
 mod attention;
+mod functional;
 mod layers;
 mod ops;
 mod random;
