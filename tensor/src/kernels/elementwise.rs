@@ -154,9 +154,6 @@ struct Runs<'a, T, const K: usize> {
     /// The output from the first element to the last, and the distance from each run to the next.
     out: &'a mut [T],
     out_step: usize,
-    /// Where the next run is in the output, and how much of it is done.
-    done: usize,
-    at: usize,
     /// Which operands have one number in a run, and a buffer of each operand for these.
     repeats: [bool; K],
     buffers: &'a mut [T],
@@ -164,55 +161,12 @@ struct Runs<'a, T, const K: usize> {
     prefetches: bool,
 }
 
-impl<'a, T: Real, const K: usize> Runs<'a, T, K> {
+impl<'a, T, const K: usize> Runs<'a, T, K> {
     /// Runs that are read in place, without an output yet.
     #[inline(always)]
     fn of(x: [&'a [T]; K], start: [usize; K], step: [isize; K], len: usize) -> Self {
         let (out, repeats, buffers) = (&mut [][..], [false; K], &mut [][..]);
-        let (done, at) = (0, 0);
-        Runs {
-            x,
-            start,
-            step,
-            len,
-            out,
-            done,
-            at,
-            out_step: len,
-            repeats,
-            buffers,
-            prefetches: false,
-        }
-    }
-
-    /// The operands of the next run and its output; of a run with repeated numbers, of as many elements as a buffer
-    /// holds. Not a part of the kernels, so that it is compiled once for all formulas.
-    #[inline(never)]
-    fn next(&mut self) -> Option<([&[T]; K], &mut [T])> {
-        if self.at == self.len {
-            for k in 0..K {
-                self.start[k] = self.start[k].wrapping_add_signed(self.step[k]);
-            }
-            (self.done, self.at) = (self.done + self.out_step, 0);
-        }
-        if self.done >= self.out.len() {
-            return None;
-        }
-        let (at, size) = (self.at, self.buffers.len() / K);
-        let n = if size > 0 { size.min(self.len - at) } else { self.len };
-        // Repeated numbers fill a buffer once for each run.
-        for k in (0..K).filter(|&k| at == 0 && self.repeats[k]) {
-            self.buffers[k * size..][..n].fill(self.x[k][self.start[k]]);
-        }
-        self.at += n;
-        let mut x: [&[T]; K] = [&[]; K];
-        for k in 0..K {
-            x[k] = match self.repeats[k] {
-                true => &self.buffers[k * size..][..n],
-                false => &self.x[k][self.start[k] + at..][..n],
-            };
-        }
-        Some((x, &mut self.out[self.done + at..][..n]))
+        Runs { x, start, step, len, out, out_step: len, repeats, buffers, prefetches: false }
     }
 }
 
@@ -229,9 +183,35 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Apply<'_, '_, 
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let prefetches = self.runs.prefetches;
-        while let Some((x, out)) = self.runs.next() {
-            slices(s, self.op, x, out, prefetches);
+        let Runs { x, start, step, len, out, out_step, repeats, buffers, prefetches } = self.runs;
+        let (mut done, len) = (0, *len);
+        // Repeated numbers fill a buffer once for each run.
+        let size = buffers.len() / K;
+        let most = if size > 0 { len.min(size) } else { len };
+        while done < out.len() {
+            for k in 0..K {
+                if repeats[k] {
+                    let vectors = &mut buffers[k * size..][..most.next_multiple_of(S::N)];
+                    fill(s, vectors, x[k][start[k]]);
+                }
+            }
+            let mut at = 0;
+            while at < len {
+                let n = most.min(len - at);
+                let mut part: [&[T]; K] = [&[]; K];
+                for k in 0..K {
+                    part[k] = match repeats[k] {
+                        true => &buffers[k * size..][..n],
+                        false => &x[k][start[k] + at..][..n],
+                    };
+                }
+                slices(s, self.op, part, &mut out[done + at..done + at + n], *prefetches);
+                at += n;
+            }
+            for k in 0..K {
+                start[k] = start[k].wrapping_add_signed(step[k]);
+            }
+            done += *out_step;
         }
     }
 }
@@ -449,6 +429,14 @@ impl<'r, T: Real, const K: usize, const N: usize> Kernel<T> for Gather<'r, '_, T
         let (done, rest) = std::mem::take(out).split_at_mut(taken);
         *out = rest;
         Runs { out: done, ..Runs::of(x, first, steps, run_len) }
+    }
+}
+
+/// Fills vectors with a number.
+#[inline(always)]
+fn fill<T: Real, S: Lanes<T>>(s: S, vectors: &mut [T], x: T) {
+    for vector in vectors.chunks_exact_mut(S::N) {
+        s.store(s.splat(x), vector);
     }
 }
 
