@@ -103,14 +103,6 @@ fn results<T: Real, Y: Vars<T>>(y: &Y) -> Y {
     y.map(&mut |y| y.unchanged())
 }
 
-#[track_caller]
-fn check_like<T: Real>(name: &'static str, what: &str, v: &Var<T>, x: &Var<T>) {
-    require(v.shape() == x.shape(), name, ErrorKind::Mismatch, || {
-        format!("{what} is {:?}, its vector {:?}", x.shape(), v.shape())
-    })
-    .or_panic();
-}
-
 /// As many vectors as variables, each of the shape of its variable.
 #[track_caller]
 fn check_vectors<T: Real>(name: &'static str, what: &str, v: &[Var<T>], x: &[Var<T>]) {
@@ -120,7 +112,10 @@ fn check_vectors<T: Real>(name: &'static str, what: &str, v: &[Var<T>], x: &[Var
     })
     .or_panic();
     for (v, x) in v.iter().zip(x) {
-        check_like(name, what, v, x);
+        require(v.shape() == x.shape(), name, ErrorKind::Mismatch, || {
+            format!("{what} is {:?}, its vector {:?}", x.shape(), v.shape())
+        })
+        .or_panic();
     }
 }
 
@@ -130,8 +125,13 @@ fn pull<T: Real, X: Vars<T>>(y: &[Var<T>], u: &[Var<T>], x: &X) -> X {
     let inputs = x.list();
     let tracked: Vec<_> = y.iter().zip(u).filter(|(y, _)| y.is_tracked()).collect();
     let roots: Vec<_> = tracked.iter().map(|(y, u)| (*y, Some(*u))).collect();
-    let mut found = grad(&roots, &inputs.iter().collect::<Vec<_>>()).into_iter();
-    x.map(&mut |x| {
+    or_zeros(grad(&roots, &inputs.iter().collect::<Vec<_>>()), x)
+}
+
+/// Derivatives in the structure of `like`, zeros where there is none.
+fn or_zeros<T: Real, X: Vars<T>>(found: Vec<Option<Var<T>>>, like: &X) -> X {
+    let mut found = found.into_iter();
+    like.map(&mut |x| {
         found.next().flatten().unwrap_or_else(|| Var::constant(Tensor::zeros(x.shape())))
     })
 }
@@ -181,17 +181,24 @@ pub fn vjp<T: Real, X: Vars<T>, Y: Vars<T>>(
 /// If the result has not one element.
 #[track_caller]
 pub fn grad_and_value<T: Real, X: Vars<T>>(f: impl FnOnce(&X) -> Var<T>, x: &X) -> (X, Var<T>) {
-    let (x, y) = record(f, x);
+    let (x, y) = record_scalar(f, x);
     (gradient(&y, &x), results(&y))
+}
+
+/// [`record`] of a function whose result is a scalar.
+#[track_caller]
+fn record_scalar<T: Real, X: Vars<T>>(f: impl FnOnce(&X) -> Var<T>, x: &X) -> (X, Var<T>) {
+    let (x, y) = record(f, x);
+    require(y.value().numel() == 1, "grad", ErrorKind::Mismatch, || {
+        format!("the function gives {:?}, not one element", y.shape())
+    })
+    .or_panic();
+    (x, y)
 }
 
 /// The gradient of a scalar that was recorded.
 #[track_caller]
 fn gradient<T: Real, X: Vars<T>>(y: &Var<T>, x: &X) -> X {
-    require(y.value().numel() == 1, "grad", ErrorKind::Mismatch, || {
-        format!("the function gives {:?}, not one element", y.shape())
-    })
-    .or_panic();
     pull(std::slice::from_ref(y), &[Var::constant(Tensor::ones(y.shape()))], x)
 }
 
@@ -232,10 +239,7 @@ pub fn jvp<T: Real, X: Vars<T>, Y: Vars<T>>(f: impl FnOnce(&X) -> Y, x: &X, v: &
 #[track_caller]
 fn forward<T: Real, Y: Vars<T>>(y: &Y, x: &[Var<T>], v: &[Var<T>]) -> Y {
     let known = x.iter().zip(v).filter_map(|(x, v)| Some((x.id()?, v.clone())));
-    let mut found = or_panic(push(&y.list(), known.collect(), grad_enabled())).into_iter();
-    y.map(&mut |y| {
-        found.next().flatten().unwrap_or_else(|| Var::constant(Tensor::zeros(y.shape())))
-    })
+    or_zeros(or_panic(push(&y.list(), known.collect(), grad_enabled())), y)
 }
 
 /// [`jvp`] in reverse mode: `Jᵀ u` is linear in `u`, and the derivative of `vᵀ Jᵀ u` by `u` is `J v`.
@@ -349,7 +353,7 @@ fn columns<T: Real, X: Vars<T>>(y: &Var<T>, x: &X) -> X {
 /// If the result has not one element.
 #[track_caller]
 pub fn hessian<T: Real, X: Vars<T>>(f: impl FnOnce(&X) -> Var<T>, x: &X) -> X::Each<X> {
-    let (x, y) = record(f, x);
+    let (x, y) = record_scalar(f, x);
     let mut g = with_grad_enabled(true, || gradient(&y, &x)).list().into_iter();
     x.each(&mut |_| rows(&g.next().expect("one for each input"), &x))
 }
@@ -372,7 +376,7 @@ pub fn hessian<T: Real, X: Vars<T>>(f: impl FnOnce(&X) -> Var<T>, x: &X) -> X::E
 #[track_caller]
 pub fn hvp<T: Real, X: Vars<T>>(f: impl FnOnce(&X) -> Var<T>, x: &X, v: &X) -> (X, X) {
     check_vectors("hvp", "an input", &v.list(), &x.list());
-    let (x, y) = record(f, x);
+    let (x, y) = record_scalar(f, x);
     let g = with_grad_enabled(true, || gradient(&y, &x));
     (results(&g), pull(&g.list(), &v.list(), &x))
 }

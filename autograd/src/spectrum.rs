@@ -71,6 +71,11 @@ impl<T: Real> Hessian<T> {
     }
 }
 
+#[track_caller]
+fn at_least_1(name: &'static str, what: &str, n: usize) {
+    require(n > 0, name, ErrorKind::Value, || format!("needs at least 1 {what}")).or_panic();
+}
+
 /// An estimate of the trace of a matrix, from its products with `samples` vectors of random signs: the mean of
 /// `vᵀ A v`. Hutchinson 1989. The leaves and shapes are those of `like`.
 ///
@@ -82,12 +87,17 @@ impl<T: Real> Hessian<T> {
 /// let trace = trace(|v| h.times(v), &h.gradient(), 4, &mut Rng::new(1));
 /// assert_eq!(trace, 18.0); // 6 + 12, exact for a diagonal matrix
 /// ```
+///
+/// # Panics
+/// If there are no samples.
+#[track_caller]
 pub fn trace<T: Real>(
     mut times: impl FnMut(&Gradients<T>) -> Gradients<T>,
     like: &Gradients<T>,
     samples: usize,
     rng: &mut Rng,
 ) -> f64 {
+    at_least_1("trace", "sample", samples);
     let sample = |_| {
         let v = like.signs_like(rng);
         v.dot(&times(&v))
@@ -97,12 +107,17 @@ pub fn trace<T: Real>(
 
 /// An estimate of the diagonal of a matrix: the mean of `v ⊙ A v` over `samples` vectors of random signs. Bekas,
 /// Kokiopoulou, Saad 2007.
+///
+/// # Panics
+/// If there are no samples.
+#[track_caller]
 pub fn diagonal<T: Real>(
     mut times: impl FnMut(&Gradients<T>) -> Gradients<T>,
     like: &Gradients<T>,
     samples: usize,
     rng: &mut Rng,
 ) -> Gradients<T> {
+    at_least_1("diagonal", "sample", samples);
     let mut sum = Gradients::empty();
     for _ in 0..samples {
         let v = like.signs_like(rng);
@@ -118,13 +133,14 @@ pub fn diagonal<T: Real>(
 /// `v ← A v / |A v|`, and the Rayleigh quotient `vᵀ A v`. [`lanczos`] needs fewer products.
 ///
 /// # Panics
-/// If `start` is 0.
+/// If `start` is 0, or there are no steps.
 #[track_caller]
 pub fn power_iteration<T: Real>(
     mut times: impl FnMut(&Gradients<T>) -> Gradients<T>,
     start: &Gradients<T>,
     steps: usize,
 ) -> (f64, Gradients<T>) {
+    at_least_1("power_iteration", "step", steps);
     let mut v = normalized("power_iteration", start);
     let mut eigenvalue = 0.0;
     for _ in 0..steps {
@@ -173,13 +189,14 @@ pub struct Tridiagonal {
 /// ```
 ///
 /// # Panics
-/// If `start` is 0.
+/// If `start` is 0, or there are no steps.
 #[track_caller]
 pub fn lanczos<T: Real>(
     mut times: impl FnMut(&Gradients<T>) -> Gradients<T>,
     start: &Gradients<T>,
     steps: usize,
 ) -> Tridiagonal {
+    at_least_1("lanczos", "step", steps);
     let mut basis = vec![normalized("lanczos", start)];
     let mut t = Tridiagonal { diagonal: Vec::new(), beside: Vec::new() };
     loop {

@@ -11,7 +11,8 @@ static MAP_GRADIENT: Op =
 impl<T: Real> Var<T> {
     /// The same value; in a backward pass, the gradient `g` of the result becomes the gradient `f(g)` of this variable:
     /// scaled, clipped, reversed or printed. `g` is the sum over all uses of the result, and `f(g)` has its shape. In a
-    /// recorded pass ([`grad`](crate::grad)), `f` is differentiated as well. [`observe`](crate::observe) sees gradients
+    /// recorded pass ([`grad`](crate::grad)), `f` is differentiated as well; forward mode ([`jvp`](crate::jvp)) applies
+    /// the transpose of its derivative at 0. [`observe`](crate::observe) sees gradients
     /// without changing them.
     ///
     /// ```

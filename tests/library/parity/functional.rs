@@ -2,13 +2,15 @@
 
 use super::{Bound, Fixture, close};
 use retrograd::autograd::{
-    Vars, gauss_newton_product, grad_and_value, hessian, hvp, jacobian, jvp, per_sample, vjp,
+    Hessian, Vars, diagonal, gauss_newton_product, grad_and_value, hessian, hvp, jacobian, jvp,
+    lanczos, per_sample, power_iteration, trace, vjp,
 };
 use retrograd::nn::attention::{Mask, Spec, attend};
 use retrograd::nn::checkpoint::AnyTensor;
 use retrograd::prelude::*;
 use retrograd::tensor::ops::activation::Gelu;
 use retrograd::tensor::ops::loss::CrossEntropy;
+use retrograd_support::panics::{panic_here, panic_text};
 
 const BOUND: Bound = Bound::RelativeToLargest(1e-10);
 
@@ -189,4 +191,98 @@ fn derivatives_by_name() {
     }
     f.all_read(|name| name.contains('/'));
     assert!(compared >= 60, "{compared}");
+}
+
+/// `xᵀ A x / 2`, `A` with the eigenvalues -4, 1, 2 and 3.
+fn form(x: &Var<f64>) -> Var<f64> {
+    // A reflection of the standard basis.
+    let axis = Var::constant(Tensor::from([0.5, 0.5, -0.5, 0.5]));
+    let reflected = x - &(&axis * &(axis.dot(x) * 2.0));
+    let eigenvalues = Var::constant(Tensor::from([3.0, -4.0, 1.0, 2.0]));
+    (reflected.square() * eigenvalues).sum(..) * 0.5
+}
+
+/// The form of two leaves.
+fn quadratic() -> (Var<f64>, [Var<f64>; 2]) {
+    let leaves = [[1.0, 0.5], [-0.5, 2.0]].map(|x| Var::leaf(Tensor::from(x)));
+    (form(&Var::cat(&[&leaves[0], &leaves[1]], 0)), leaves)
+}
+
+#[test]
+fn spectra_of_a_quadratic_form() {
+    let (y, leaves) = quadratic();
+    let h = Hessian::of(&y, leaves.iter().map(|x| x.id().unwrap()));
+    assert_eq!(h.gradient().len(), 2);
+    let rng = &mut Rng::new(3);
+    let start = h.gradient().randn_like(rng);
+    let t = lanczos(|v| h.times(v), &start, 10); // the space has four dimensions
+    assert_eq!(t.diagonal.len(), 4);
+    for (found, wanted) in t.eigenvalues().iter().zip([-4.0, 1.0, 2.0, 3.0]) {
+        assert!((found - wanted).abs() < 1e-12, "{found}");
+    }
+    let (largest, vector) = power_iteration(|v| h.times(v), &start, 200);
+    assert!((largest + 4.0).abs() < 1e-12, "{largest}");
+    assert!((vector.cosine(&y.hvp(&vector)) + 1.0).abs() < 1e-12);
+
+    // Estimates: exact means over all signs, with errors of the order of one over the root of samples.
+    let dense = hessian(form, &Var::constant(Tensor::<f64>::ones([4])));
+    let estimate = trace(|v| h.times(v), &start, 4000, rng);
+    assert!((estimate - 2.0).abs() < 0.5, "{estimate}");
+    let estimate = diagonal(|v| h.times(v), &start, 4000, rng);
+    let found: Vec<f64> = leaves.iter().flat_map(|x| estimate.get(x).unwrap().to_vec()).collect();
+    for (i, found) in found.iter().enumerate() {
+        assert!((found - dense.value().at(&[i, i])).abs() < 0.3, "{i}: {found}");
+    }
+}
+
+#[test]
+fn inputs_are_variables_of_their_own() {
+    let x = Var::leaf(Tensor::scalar(3.0f64));
+    // The captured x is another variable than the input: the derivative of a · x, and not of x².
+    let (g, y) = grad_and_value(|a: &Var<f64>| a * &x, &x);
+    assert_eq!((y.item(), g.item()), (9.0, 3.0));
+    // Both are x outside.
+    assert_eq!(y.backward().get(&x).unwrap().item(), 6.0);
+    // Constants do not become leaves whose gradients an optimiser or a norm would count.
+    let (_, y) = grad_and_value(|a: &Var<f64>| a * &x, &Var::scalar(2.0));
+    assert_eq!(y.backward().len(), 1);
+    // Pairs; an output that depends on nothing; constants inside no_grad.
+    let pair = (x.clone(), [Var::scalar(1.0), Var::scalar(2.0)]);
+    let f = |(a, [b, _]): &(Var<f64>, [Var<f64>; 2])| (a * b, Var::scalar(7.0));
+    let ((y, seven), tangents) = no_grad(|| jvp(f, &pair, &pair));
+    assert_eq!((y.item(), seven.item()), (3.0, 7.0));
+    assert_eq!((tangents.0.item(), tangents.1.item()), (6.0, 0.0));
+    assert!(!y.is_tracked() && !tangents.0.is_tracked());
+    let (_, pull) = vjp(f, &pair);
+    let (a, [b, unused]) = pull(&(Var::scalar(1.0), Var::scalar(1.0)));
+    assert_eq!((a.item(), b.item(), unused.item()), (1.0, 3.0, 0.0));
+}
+
+#[test]
+fn wrong_vectors_are_reported() {
+    let (x, two) = (Var::constant(Tensor::<f64>::ones([3])), Var::constant(Tensor::ones([2])));
+    let (square, sum) = (|x: &Var<f64>| x.square(), |x: &Var<f64>| x.sum(..));
+    let (y, _) = quadratic();
+    let none = |_: &Gradients<f64>| Gradients::empty();
+    for (text, wanted) in [
+        (panic_here(|| drop(jvp(square, &x, &two))), "an input is [3], its vector [2]"),
+        (panic_here(|| drop(hvp(sum, &x, &two))), "an input is [3], its vector [2]"),
+        (panic_here(|| drop(hessian(square, &x))), "the function gives [3], not one element"),
+        (
+            panic_here(|| drop(jvp(|x: &Inputs| x[0].clone(), &vec![x.clone()], &vec![]))),
+            "there are 1 variables and 0 vectors",
+        ),
+        (panic_here(|| drop(lanczos(none, &Gradients::empty(), 1))), "a vector has the norm 0"),
+        (panic_here(|| drop(lanczos(none, &Gradients::empty(), 0))), "at least 1 step"),
+        (
+            panic_here(|| _ = trace(none, &Gradients::empty(), 0, &mut Rng::new(1))),
+            "at least 1 sample",
+        ),
+        (panic_here(|| drop(Hessian::of(&y.detach(), []))), "is a constant"),
+    ] {
+        assert!(text.contains(wanted), "{text}: not {wanted}");
+    }
+    // A closure reports no line of its caller.
+    let text = panic_text(|| drop(vjp(square, &x).1(&two)));
+    assert!(text.contains("a result is [3], its vector [2]"), "{text}");
 }
