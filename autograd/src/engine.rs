@@ -113,14 +113,19 @@ impl<T: Real> Engine<T> {
         rule: &dyn Rule<T>,
         mut grads: Outputs<Option<Var<T>>>,
     ) -> Result<InputGrads<T>, String> {
-        if let Some(definition) = rule.definition().filter(|_| self.recorded) {
-            return through_definition(node, definition, grads);
-        }
+        let definition = rule.definition().filter(|_| self.recorded);
+        let given = if definition.is_some() { grads.clone() } else { smallvec![] };
         for (g, shape) in grads.iter_mut().zip(node.outputs()) {
             g.get_or_insert_with(|| Var::constant(Tensor::zeros(shape)));
         }
-        let inputs = self.recorded.then_some(node.inputs());
-        Ok(rule.backward(&Cx::new(node, inputs), &grads))
+        let cx = Cx::new(node, self.recorded.then_some(node.inputs()));
+        match definition {
+            None => Ok(rule.backward(&cx, &grads)),
+            Some(definition) => match definition.vjp(&cx, &grads) {
+                Some(grads) => Ok(grads),
+                None => through_definition(node, definition, given),
+            },
+        }
     }
 
     /// Adds a gradient of a leaf or of an output. Returns the sum, and whether there was one before; `None` if the

@@ -137,6 +137,9 @@ pub(crate) trait Definition<T: Real> {
     /// The outputs.
     fn outputs(&self, cx: &Cx<'_, T>) -> Vec<Var<T>>;
 
+    /// The gradients of the inputs in a recorded pass, if there is a rule of its own for them.
+    fn vjp(&self, cx: &Cx<'_, T>, g: &[Option<Var<T>>]) -> Option<InputGrads<T>>;
+
     /// The tangents of the outputs by a kernel, if there is one.
     fn jvp(&self, t: Tangents<'_, T>) -> Option<Outputs<Tensor<T>>>;
 }

@@ -179,6 +179,14 @@ impl<T: Real> Definition<T> for Recomputed<T> {
         rule.definition().expect("a fused operation").outputs(&Cx { op, ..*cx })
     }
 
+    fn vjp(&self, cx: &Cx<'_, T>, g: &[Option<Var<T>>]) -> Option<InputGrads<T>> {
+        let (op, rule) = self.rule(cx);
+        let definition = rule.definition().expect("a fused operation");
+        let mut grads = definition.vjp(&Cx { op, ..*cx }, g)?;
+        grads.0.iter_mut().for_each(|grad| grad.op = cx.op);
+        Some(grads)
+    }
+
     /// Forward mode uses the definition.
     fn jvp(&self, _: Tangents<'_, T>) -> Option<Outputs<Tensor<T>>> {
         None

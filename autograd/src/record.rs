@@ -189,7 +189,7 @@ impl<T: Real> Var<T> {
 /// ordinary operations. There are `M` results.
 ///
 /// The engine chooses: a first-order pass runs the kernel, and a recorded pass differentiates the
-/// definition. [`check::definition`](crate::check::definition) compares the two.
+/// definition, unless there is a [`recorded_vjp`](Fused::recorded_vjp). [`check::definition`](crate::check::definition) compares the two.
 ///
 /// ```
 /// use retrograd::autograd::{Cx, Fused, InputGrads, Op, Slot, check};
@@ -237,6 +237,13 @@ pub trait Fused<T: Real, const M: usize = 1>: Send + Sync + 'static {
 
     /// The results by ordinary operations on the inputs, which are [`Cx::input`] of saved slots.
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; M];
+
+    /// The gradients of the inputs by ordinary operations on inputs and results ([`Cx::output_at`]), for a recorded
+    /// pass: what [`Fused::vjp`] computes, in a form that can be differentiated again. `None`, the default: the
+    /// definition is differentiated, which computes the results once more.
+    fn recorded_vjp(&self, _cx: &Cx<'_, T>, _g: [&Var<T>; M]) -> Option<InputGrads<T>> {
+        None
+    }
 
     /// The tangents of the results, given tangents of the inputs: the product of the Jacobian and a vector (JVP).
     /// `None`, the default: forward mode uses the definition. Nothing is recorded.
@@ -634,6 +641,9 @@ impl<T: Real, F: Fused<T, M>, const M: usize> Rule<T> for FusedRule<F, M> {
 impl<T: Real, F: Fused<T, M>, const M: usize> Definition<T> for FusedRule<F, M> {
     fn outputs(&self, cx: &Cx<'_, T>) -> Vec<Var<T>> {
         self.0.definition(cx).into()
+    }
+    fn vjp(&self, cx: &Cx<'_, T>, g: &[Option<Var<T>>]) -> Option<InputGrads<T>> {
+        self.0.recorded_vjp(cx, array::from_fn(|i| gradient(&g[i])))
     }
     fn jvp(&self, t: Tangents<'_, T>) -> Option<Outputs<Tensor<T>>> {
         Some(self.0.jvp(t)?.into_iter().collect())

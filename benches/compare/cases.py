@@ -148,5 +148,7 @@ def cases():
     yield Case("dispatch", "tiny add fwd", (TORCH,), 3.0)
     for name in ("chain fwd", "chain fwd+bwd", "mlp fwd", "mlp fwd+bwd"):
         yield Case("dispatch", f"tiny {name}", (TORCH,))
+    for what in ("forward", "gradient", "jvp", "hvp", "per-sample-norms"):
+        yield Case("derivatives", f"derivative nanogpt-cpu 12 {what}", (TORCH,))
     for name in tail():
         yield Case("tail", name, (TORCH,), 1.8, each=False)

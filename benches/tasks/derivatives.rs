@@ -34,10 +34,7 @@ fn start(config: GptConfig, batch: usize, what: &str) -> Run {
     let v: Vec<Tensor> = parameters.iter().enumerate().map(direction).collect();
     let (x, y) = (tokens.clone(), targets.clone());
     let loss = move |model: &Gpt| model.loss(&x, &y, &mut Pass::eval());
-    let digests = |grads: &Gradients| {
-        let norms = grads.norms().into_values();
-        norms.collect::<Vec<f64>>()
-    };
+    let digests = |grads: &Gradients| vec![grads.norm()];
     match what {
         "forward" => timed(move || no_grad(|| loss(&model)), |loss| vec![f64::from(loss.item())]),
         "gradient" => timed(move || loss(&model).backward(), digests),
@@ -55,7 +52,8 @@ fn start(config: GptConfig, batch: usize, what: &str) -> Run {
                 let (tokens, targets) = (tokens.narrow(0, i, 1), targets.narrow(0, i, 1));
                 model.loss(&tokens, &targets, &mut Pass::eval())
             };
-            timed(move || per_sample(batch, &each, |g| g.norm()), Vec::clone)
+            let norm = |norms: &Vec<f64>| vec![norms.iter().map(|n| n * n).sum::<f64>().sqrt()];
+            timed(move || per_sample(batch, &each, |g| g.norm()), norm)
         }
     }
 }

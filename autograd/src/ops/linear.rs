@@ -68,9 +68,9 @@ impl<T: Real> Var<T> {
             move |cx, g| {
                 if let Some(t) = cx.tangents() {
                     let by_x = t.of(&x).map(|t| t.linear(&cx.input(&weight), None));
-                    let by_weight = t.of(&weight).map(|t| cx.input(&x).linear(t, None));
+                    let product = and_by_weight(by_x, || cx.input(&x), t.of(&weight));
                     let addends = [&bias, &residual].map(|addend| t.of(addend).cloned());
-                    return InputGrads::tangent([by_x, by_weight].into_iter().chain(addends));
+                    return InputGrads::tangent([product].into_iter().chain(addends));
                 }
                 InputGrads::of(&x, || g.matmul(&cx.input(&weight)))
                     .and(&weight, || gradient_of_transpose(&cx.input(&x), g))
@@ -298,8 +298,22 @@ fn affine_jvp<T: Real>(
     weight: &Slot<T>,
     bias: &Slot<T>,
 ) -> Option<Tensor<T>> {
-    let by_x = dx.map(|dx| dx.linear(weight.value(), None));
-    sum([by_x, t.value(weight).map(|t| x.linear(t, None)), t.value(bias).cloned()])
+    let by_x = dx.map(|dx| Var::constant(dx.linear(weight.value(), None)));
+    let product = and_by_weight(by_x, || Var::constant(x.clone()), t.of(weight));
+    sum([product.map(|t| t.value().clone()), t.value(bias).cloned()])
+}
+
+/// The tangent of `x · Wᵀ`, given the part that is due to `x`, and the tangent of `W`.
+#[track_caller]
+fn and_by_weight<T: Real>(
+    by_x: Option<Var<T>>,
+    x: impl FnOnce() -> Var<T>,
+    dw: Option<&Var<T>>,
+) -> Option<Var<T>> {
+    match (by_x, dw) {
+        (Some(by_x), Some(dw)) => Some(x().linear_add(dw, None, &by_x)),
+        (by_x, dw) => by_x.or_else(|| Some(x().linear(dw?, None))),
+    }
 }
 
 /// `gᵀ · x`: the gradient of the weight of a linear layer, where `g` is the gradient of the output.

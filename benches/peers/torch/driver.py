@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from data import Text, digest, integers, numbers, one_pass
+from derivatives import derivative
 from gpt import CONFIGS, VOCAB, Gpt, adamw
 from tail import mlp, open_tail
 
@@ -178,7 +179,7 @@ def open_work(op, *words):
     if op in ("cross_entropy", "head_loss"):
         return {"cross_entropy": cross_entropy, "head_loss": head_loss}[op](*words[1:])
     others = {"embedding": embedding, "tiny": tiny, "adamw": optimizer_step, "grad_norm": grad_norm}
-    others["generate"] = generate
+    others |= {"generate": generate, "derivative": derivative}
     return others[op](*words) if op in others else None
 
 

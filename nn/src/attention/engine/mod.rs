@@ -12,6 +12,7 @@
 //! | `feature_map.rs` | the feature map of linear attention |
 //! | `product.rs` | the two matrix multiplications, in which masked elements contribute nothing, even NaN |
 //! | `tiled.rs` | the tiled path as a fused operation |
+//! | `plain.rs` | derivatives of plain attention in ordinary operations |
 //! | `capture.rs` | collects the attention weights of calls |
 //! | `observe.rs` | reports calls, which an observer may change: a head switched off, weights as variables |
 //! | `explain.rs` | a description of a specification, and a text map of its mask |
@@ -31,6 +32,7 @@ mod mask;
 mod normalizers;
 pub mod observe;
 mod operands;
+mod plain;
 pub(crate) mod product;
 mod spec;
 mod tiled;

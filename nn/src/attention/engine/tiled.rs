@@ -1,9 +1,10 @@
 //! The tiled path: attention by tiles of keys as a differentiable operation.
 
 use super::operands::Operands;
+use super::plain::{Plain, is_plain};
 use super::spec::Sink;
 use retrograd_autograd::observe::saved;
-use retrograd_autograd::{Cx, Fused, InputGrads, Kind, Op, Product, Shapes, Slot, Var};
+use retrograd_autograd::{Cx, Fused, InputGrads, Kind, Op, Product, Shapes, Slot, Tangents, Var};
 use retrograd_tensor::kernels::attention::{
     At, AttentionOptions, TileMask, Vjp, backward, backward_packed, forward,
 };
@@ -37,12 +38,10 @@ fn products(shapes: &Shapes<'_>, keys: usize, width: usize) -> Vec<Product> {
 /// count.
 fn with_attributes<T: Real>(op: &'static Op, call: &Operands<T>) -> retrograd_autograd::Call {
     let all = op.with("scale", call.scale().to_f64());
-    let spec = &call.spec;
-    let is_plain = spec.softcap.is_none() && spec.biases.is_empty() && spec.dropout.is_none();
-    if !is_plain || !matches!(spec.sink, Sink::None) {
+    if !is_plain(&call.spec) {
         return all;
     }
-    let (mask, offset) = (spec.mask.clone(), call.offset);
+    let (mask, offset) = (call.spec.mask.clone(), call.offset);
     let keep = move |at: &[usize]| {
         let query = at[2] as isize + offset;
         usize::from(mask.keep(At { batch: at[0], head: at[1], query, key: at[3] }))
@@ -155,6 +154,20 @@ impl<T: Real> Fused<T, 2> for Attention<T> {
         grads.and(&self.sink, || dsink.expect("there are sinks"))
     }
 
+    fn recorded_vjp(&self, cx: &Cx<'_, T>, g: [&Var<T>; 2]) -> Option<InputGrads<T>> {
+        let [q, k, v] = self.operands.each_ref();
+        let results = [cx.output_at(0, &self.out), cx.output_at(1, &self.lse)];
+        let plain = Plain::of(&self.call, [q, k, v].map(|x| cx.input(x)), &self.sink, &results[1])?;
+        let [dq, dk, dv] = plain.vjp(&results[0], g);
+        Some(InputGrads::of(q, || dq).and(k, || dk).and(v, || dv))
+    }
+
+    fn jvp(&self, t: Tangents<'_, T>) -> Option<[Tensor<T>; 2]> {
+        let operands = self.operands.each_ref().map(|x| Var::constant(x.value().clone()));
+        let plain = Plain::of(&self.call, operands, &self.sink, &Var::constant(self.lse.clone()))?;
+        Some(plain.jvp(self.operands.each_ref().map(|x| t.of(x).cloned())))
+    }
+
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 2] {
         let [q, k, v] = self.operands.each_ref().map(|operand| cx.input(operand));
         composed(&self.call, [q, k, v], cx.optional(&self.sink))
@@ -179,6 +192,23 @@ impl<T: Real> Fused<T, 2> for PackedAttention<T> {
         });
         let grads = InputGrads::of(&self.qkv, || grad);
         grads.and(&self.sink, || dsink.expect("there are sinks"))
+    }
+
+    fn recorded_vjp(&self, cx: &Cx<'_, T>, g: [&Var<T>; 2]) -> Option<InputGrads<T>> {
+        let results = [cx.output_at(0, &self.out), cx.output_at(1, &self.lse)];
+        let operands = unpack(&cx.input(&self.qkv), self.call.sizes.heads, self.call.key_heads);
+        let plain = Plain::of(&self.call, operands, &self.sink, &results[1])?;
+        let [dq, dk, dv] = plain.vjp(&results[0], g);
+        let all =
+            || Var::cat(&[&dq, &dk, &dv], 1).transpose(1, 2).reshape(self.qkv.value().shape());
+        Some(InputGrads::of(&self.qkv, all))
+    }
+
+    fn jvp(&self, t: Tangents<'_, T>) -> Option<[Tensor<T>; 2]> {
+        let Operands { q, k, v, sizes, key_heads, .. } = &self.call;
+        let operands = [q, k, v].map(Var::clone);
+        let plain = Plain::of(&self.call, operands, &self.sink, &Var::constant(self.lse.clone()))?;
+        Some(plain.jvp(unpack(t.of(&self.qkv)?, sizes.heads, *key_heads).map(Some)))
     }
 
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 2] {
