@@ -1,6 +1,7 @@
 //! Tests that cross crates, one module per subject. They are one program because each program would
 //! compile the generic kernels again.
 
+mod conformance;
 mod doc_examples;
 mod element_types;
 mod from_pytorch;
