@@ -191,9 +191,9 @@ fn run(Point { folder, args, .. }: &Point) -> Result<Done> {
     }
     let begin = || match folder.join("checkpoint.safetensors").exists() {
         true => resume::earlier(out, steps, data.as_deref(), Some(new), &ranks),
-        false => fresh(new, out, &args.pages, &ranks),
+        false => fresh(new, &args.pages),
     };
-    let job = Job { flags: &args.run, quiet: true, pages: &args.pages, preset: *preset };
+    let job = Job { flags: &args.run, quiet: true, pages: &args.pages, preset: *preset, out };
     train_run(begin, &job, &ranks)?;
     finished(folder).ok_or("its log has no result").or_failed(folder.display())
 }

@@ -40,7 +40,7 @@ pub struct Resume {
 
 /// Trains to the last step.
 pub fn resume(args: &Resume, quiet: bool, ranks: &Ranks) -> Result<()> {
-    let job = Job { flags: &args.run, quiet, pages: &args.pages, preset: None };
+    let job = Job { flags: &args.run, quiet, pages: &args.pages, preset: None, out: None };
     let earlier = || earlier(args.out.as_deref(), args.steps, args.data.as_deref(), None, ranks);
     train_run(earlier, &job, ranks)
 }
@@ -95,5 +95,5 @@ pub fn earlier(
     if ranks.is_first() {
         folder.remove_temporary_files();
     }
-    Ok(Beginning { run, text, corpus, folder, file: Some(file) })
+    Ok(Beginning { run, text, corpus, folder: Some(folder), file: Some(file) })
 }

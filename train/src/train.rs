@@ -50,9 +50,9 @@ pub struct Train {
 
 /// Trains a new run.
 pub fn train(args: &Train, quiet: bool, ranks: &Ranks) -> Result<()> {
-    let job = Job { flags: &args.run, quiet, pages: &args.pages, preset: args.new.preset };
-    let fresh = || fresh(&args.new, args.out.as_deref(), &args.pages, ranks);
-    train_run(fresh, &job, ranks)
+    let (pages, preset) = (&args.pages, args.new.preset);
+    let job = Job { flags: &args.run, quiet, pages, preset, out: args.out.as_deref() };
+    train_run(|| fresh(&args.new, pages), &job, ranks)
 }
 
 /// A run, and what it is trained on.
@@ -60,7 +60,8 @@ pub struct Beginning {
     pub run: Run,
     pub text: Text,
     pub corpus: Corpus,
-    pub folder: Folder,
+    /// `None` until one is made for a new run.
+    pub folder: Option<Folder>,
     /// The checkpoint to go on from.
     pub file: Option<Checkpoint>,
 }
@@ -71,6 +72,8 @@ pub struct Job<'a> {
     pub quiet: bool,
     pub pages: &'a PageFlags,
     pub preset: Option<Preset>,
+    /// The folder of a new run; `None` for the next number.
+    pub out: Option<&'a Path>,
 }
 
 /// Trains, from the start or from a checkpoint, to the last step.
@@ -79,11 +82,15 @@ pub fn train_run(
     job: &Job<'_>,
     ranks: &Ranks,
 ) -> Result<()> {
-    let Job { flags, quiet, .. } = *job;
+    let Job { flags, quiet, out, .. } = *job;
     let beginning = begin().and_then(|b| check_shards(&b.run, ranks).map(|()| b));
     let Beginning { mut run, text, corpus, folder, file } = ranks.agree(beginning)?;
     let fit = |limit| memory::fit(&mut run, &corpus, limit, ranks.count());
     let memory = ranks.agree(flags.memory.map(fit).transpose())?;
+    let folder = match folder {
+        Some(folder) => folder,
+        None => ranks.agree(new_folder(&run, out, ranks))?,
+    };
     if let Some(memory) = memory.as_ref().filter(|_| !quiet) {
         note!("memory   {memory}");
     }
@@ -205,22 +212,19 @@ pub fn new_run(args: &NewRun) -> Result<(Run, Text, Corpus)> {
     Ok((run, text, corpus))
 }
 
-/// A new run with its text and its folder.
-pub fn fresh(
-    args: &NewRun,
-    out: Option<&Path>,
-    pages: &PageFlags,
-    ranks: &Ranks,
-) -> Result<Beginning> {
+/// A new run with its text.
+pub fn fresh(args: &NewRun, pages: &PageFlags) -> Result<Beginning> {
     let (run, text, corpus) = new_run(args)?;
-    // Before there is a folder.
     pages.xray(0, run.recipe.steps)?;
-    let folder = match ranks.is_first() {
-        true => Folder::fresh(out)?,
-        false => Folder::of_rank_0(),
-    };
-    if ranks.is_first() {
-        run.tokenizer.save(folder.join("tokenizer.json")).or_else(failed)?;
+    Ok(Beginning { run, text, corpus, folder: None, file: None })
+}
+
+/// The folder of a new run, with its tokenizer.
+fn new_folder(run: &Run, out: Option<&Path>, ranks: &Ranks) -> Result<Folder> {
+    if !ranks.is_first() {
+        return Ok(Folder::of_rank_0());
     }
-    Ok(Beginning { run, text, corpus, folder, file: None })
+    let folder = Folder::fresh(out)?;
+    run.tokenizer.save(folder.join("tokenizer.json")).or_else(failed)?;
+    Ok(folder)
 }

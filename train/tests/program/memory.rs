@@ -49,6 +49,7 @@ fn a_run_with_less_memory_has_the_same_bits() {
         FAILED,
         &["a step takes at least", "1 KB"],
     );
+    assert!(!place.exists("less"));
     place.run(&format!("{train} --out less --memory 6MB")).says("3 of 4 blocks are recomputed");
     assert!(place.checkpoint("usual") == place.checkpoint("less"));
     place.run("resume --out less --steps 4 --memory 1GiB").says("0 of 4 blocks are recomputed");
