@@ -2,11 +2,11 @@
 
 use super::train::{config, flops, model, windows};
 use super::{Run, Work, data, timed};
-use retrograd::autograd::{jvp, per_sample};
+use retrograd::autograd::{jvp, jvp_by_double_reverse, per_sample};
 use retrograd::nn::functional_call;
 use retrograd::prelude::*;
 
-/// `derivative nanogpt-cpu BATCH forward|gradient|hvp|jvp|per-sample-norms`: of the loss of one batch.
+/// `derivative nanogpt-cpu BATCH forward|gradient|hvp|jvp|double-reverse|per-sample-norms`: of the loss of one batch.
 pub fn work(words: &[&str]) -> Option<Work> {
     let ["derivative", name, batch, what] = words else { return None };
     let (config, _) = config(name, 0.0)?;
@@ -15,7 +15,7 @@ pub fn work(words: &[&str]) -> Option<Work> {
     let times = match *what {
         "forward" => 1.0 / 3.0,
         "gradient" | "jvp" | "per-sample-norms" => 1.0,
-        "hvp" => 3.0,
+        "hvp" | "double-reverse" => 3.0,
         _ => return None,
     };
     let (flops, what) = (times * flops(&config, batch), what.to_string());
@@ -42,10 +42,15 @@ fn start(config: GptConfig, batch: usize, what: &str) -> Run {
             let v = parameters.iter().zip(v).filter_map(|(w, v)| Some((w.id()?, v))).collect();
             timed(move || loss(&model).hvp(&v), digests)
         }
-        "jvp" => {
+        "jvp" | "double-reverse" => {
             let v: Vec<Var> = v.into_iter().map(Var::constant).collect();
             let f = move |w: &Vec<Var>| functional_call(&model, w, &loss);
-            timed(move || no_grad(|| jvp(&f, &parameters, &v)), |(_, t)| vec![f64::from(t.item())])
+            let forward = what == "jvp";
+            let of = move || match forward {
+                true => jvp(&f, &parameters, &v),
+                false => jvp_by_double_reverse(&f, &parameters, &v),
+            };
+            timed(move || no_grad(&of), |(_, t)| vec![f64::from(t.item())])
         }
         _ => {
             let each = move |i| {
