@@ -1,4 +1,4 @@
-//! Chapter 9: Attention: from three matrix products to tiles and the online softmax.
+//! Chapter 10: Attention: from three matrix products to tiles and the online softmax.
 //!
 //! # The formula
 //!

@@ -1,4 +1,4 @@
-//! Chapter 7: Broadcasting and its adjoint: the gradient of a repetition is a sum.
+//! Chapter 8: Broadcasting and its adjoint: the gradient of a repetition is a sum.
 //!
 //! # The rule
 //!
@@ -159,4 +159,4 @@
 //! 5. Show that subtracting the mean of each row and its backward rule are the same map. What is such a
 //!    map called? (`centring_is_its_own_adjoint`)
 //!
-//! Previous: [Why topological order](super::order). Next: [Safe softmax](super::softmax).
+//! Previous: [Products instead of matrices](super::products). Next: [Safe softmax](super::softmax).

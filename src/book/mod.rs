@@ -13,13 +13,14 @@
 //! | 4. [The engine, line by line](engine) | How is reverse mode on tensors written, and what does a library add? |
 //! | 5. [From closure to rule](rules) | What does an operation leave in the graph, and when is it freed? |
 //! | 6. [Why topological order](order) | Why does naive recursion give a wrong gradient? |
-//! | 7. [Broadcasting](broadcasting) | What is the gradient of a repeated element? |
-//! | 8. [Safe softmax](softmax) | How is a quotient of exponentials computed without overflow? |
-//! | 9. [Attention](attention) | From three matrix products to tiles and the online softmax |
-//! | 10. [Training](training) | Dropout, initialisation, AdamW and Muon: what each does to numbers |
-//! | 11. [A fast matrix product](gemm) | From three loops to the machine's peak |
-//! | 12. [Measuring](measuring) | When is a measured difference real? |
-//! | 13. [Extending](extending) | How are an operation, an attention and a kernel added? |
+//! | 7. [Products instead of matrices](products) | What can be learned of Jacobians and Hessians that do not fit into memory? |
+//! | 8. [Broadcasting](broadcasting) | What is the gradient of a repeated element? |
+//! | 9. [Safe softmax](softmax) | How is a quotient of exponentials computed without overflow? |
+//! | 10. [Attention](attention) | From three matrix products to tiles and the online softmax |
+//! | 11. [Training](training) | Dropout, initialisation, AdamW and Muon: what each does to numbers |
+//! | 12. [A fast matrix product](gemm) | From three loops to the machine's peak |
+//! | 13. [Measuring](measuring) | When is a measured difference real? |
+//! | 14. [Extending](extending) | How are an operation, an attention and a kernel added? |
 //!
 //! Each chapter ends with exercises. The solutions are tests: `cargo test -p retrograd-tests --test book` runs all of
 //! them, and they are in `tests/book`, one file for each chapter. The figures are files in
@@ -39,6 +40,7 @@ pub mod extending;
 pub mod gemm;
 pub mod measuring;
 pub mod order;
+pub mod products;
 pub mod rules;
 pub mod softmax;
 pub mod strides;

@@ -181,4 +181,4 @@
 //! 5. Set up a chain of 100 000 operations, and differentiate it and drop it. What would a recursion
 //!    do? (`a_long_chain`)
 //!
-//! Previous: [From closure to rule](super::rules). Next: [Broadcasting](super::broadcasting).
+//! Previous: [From closure to rule](super::rules). Next: [Products instead of matrices](super::products).

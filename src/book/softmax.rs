@@ -1,4 +1,4 @@
-//! Chapter 8: Numerically safe softmax: the same quotient without overflow, and its gradient.
+//! Chapter 9: Numerically safe softmax: the same quotient without overflow, and its gradient.
 //!
 //! # The function
 //!

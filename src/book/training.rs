@@ -1,4 +1,4 @@
-//! Chapter 10: Training: what initialisation, dropout and optimisers do to numbers.
+//! Chapter 11: Training: what initialisation, dropout and optimisers do to numbers.
 //!
 //! # Why weights are scaled by `1/√fan-in`
 //!

@@ -10,6 +10,7 @@ mod figures;
 mod gemm;
 mod measuring;
 mod order;
+mod products;
 mod rules;
 mod scalar_engine;
 mod softmax;

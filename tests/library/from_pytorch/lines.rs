@@ -2,7 +2,9 @@
 //! next one, is the same here; what is given to `p.show` is printed and compared.
 
 use super::Printer;
+use retrograd::autograd::{grad_and_value, hessian, hvp, jvp, vjp};
 use retrograd::nn::checkpoint::Checkpoint;
+use retrograd::nn::functional_call;
 use retrograd::nn::torch_init::torch_linear;
 use retrograd::prelude::*;
 use retrograd::tensor::torch_random::TorchRng;
@@ -230,6 +232,45 @@ pub fn autograd(p: &mut Printer) {
     let g = grad(&[(&w.powf(3.0).sum(..), None)], &[&w])[0].clone().unwrap();
     // py: torch.autograd.grad(g.sum(), w)[0]
     p.show(grad(&[(&g.sum(..), None)], &[&w])[0].clone());
+}
+
+// # Derivatives by name
+//
+// What `torch.func` has is in `retrograd::autograd`: of functions of one variable, `|x: &Var| ..`, or of several,
+// `|[a, b]: &[Var; 2]| ..`. `vmap` has no counterpart: operations take batches, and `per_sample` computes the gradients
+// of each sample. A hook that changes a gradient is a part of the graph, `map_gradient`.
+
+pub fn derivatives(p: &mut Printer) {
+    // py: x, v = torch.tensor([1.0, 2.0]), torch.tensor([1.0, -1.0])
+    let [x, v] = [[1.0f32, 2.0], [1.0, -1.0]].map(|x| Var::constant(Tensor::from(x)));
+    // py: cubes = lambda x: (x ** 3).sum()
+    let cubes = |x: &Var| x.powf(3.0).sum(..);
+    // py: torch.func.grad_and_value(cubes)(x)
+    p.show(grad_and_value(cubes, &x));
+    // py: torch.func.jvp(torch.exp, (x,), (v,))
+    p.show(jvp(Var::exp, &x, &v));
+    // py: y, pull = torch.func.vjp(torch.exp, x)
+    let (_, pull) = vjp(Var::exp, &x);
+    // py: pull(v)[0]
+    p.show(pull(&v));
+    // py: torch.func.hessian(cubes)(x)
+    p.show(hessian(cubes, &x));
+    // py: torch.func.jvp(torch.func.grad(cubes), (x,), (v,))[1]
+    p.show(hvp(cubes, &x, &v).1);
+    // py: linear = torch.nn.Linear(2, 1, bias=False)
+    let linear = Linear::<f32>::without_bias(2, 1, &mut Rng::new(0));
+    // py: torch.func.functional_call(linear, {"weight": torch.tensor([[1.0, 10.0]])}, x)
+    p.show(functional_call(&linear, &[Var::constant(Tensor::from([[1.0f32, 10.0]]))], |m| {
+        m.forward(&x, &mut Pass::eval())
+    }));
+    // py: w = torch.tensor([1.0, 2.0], requires_grad=True)
+    let w = Var::leaf(Tensor::from([1.0f32, 2.0]));
+    // py: torch.utils.checkpoint.checkpoint(lambda w: w.exp().sin(), w, use_reentrant=False)
+    p.show(w.recompute(|w| w.exp().sin()));
+    // py: y = w.exp(); hook = y.register_hook(lambda g: -g)
+    let y = w.exp().map_gradient(|g| -g);
+    // py: torch.autograd.grad(y.sum(), w)[0]
+    p.show(y.sum(..).backward().get(&w));
 }
 
 // # Modules

@@ -203,8 +203,8 @@ fn page(parts: &[Part], printed: &[String]) -> String {
     let mut page = String::from(
         "# From PyTorch\n\nPyTorch on the left, this library on the right. A test, `tests/library/from_pytorch`, runs both columns and \
          checks\nthat they print the same, which is the third column; where PyTorch writes `torch.Size([2])` and \
-         `True`, it is `[2]` and\n`true` here. The lines assume `use retrograd::prelude::*;`, and a few also \
-         `nn::checkpoint::Checkpoint`,\n`nn::torch_init::torch_linear` and `tensor::torch_random::TorchRng`.\n",
+         `True`, it is `[2]` and\n`true` here. The lines assume `use retrograd::prelude::*;`, and a few also names \
+         of `autograd`, `nn`,\n`nn::checkpoint`, `nn::torch_init` and `tensor::torch_random`.\n",
     );
     let mut in_table = false;
     for part in parts {
@@ -254,6 +254,7 @@ fn lines_print_what_pytorch_prints() {
     lines::reductions(&mut p);
     lines::shapes(&mut p);
     lines::autograd(&mut p);
+    lines::derivatives(&mut p);
     lines::modules(&mut p);
     lines::losses(&mut p);
     lines::training(&mut p);
