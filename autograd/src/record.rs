@@ -189,7 +189,8 @@ impl<T: Real> Var<T> {
 /// ordinary operations. There are `M` results.
 ///
 /// The engine chooses: a first-order pass runs the kernel, and a recorded pass differentiates the
-/// definition, unless there is a [`recorded_vjp`](Fused::recorded_vjp). [`check::definition`](crate::check::definition) compares the two.
+/// definition, unless there is a [`recorded_vjp`](Fused::recorded_vjp).
+/// [`check::definition`](crate::check::definition) compares kernel and definition.
 ///
 /// ```
 /// use retrograd::autograd::{Cx, Fused, InputGrads, Op, Slot, check};
