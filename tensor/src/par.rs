@@ -17,6 +17,7 @@ use crate::error::{ErrorKind, OrPanic, require};
 use crate::observe::{self, Division, ObserverId, region, task};
 use crate::settings::Settings;
 use rayon::prelude::*;
+use std::sync::Mutex;
 
 /// The number of threads that parallel work on this thread uses; in one of fewer [`shards`] than
 /// threads, its share of them.
@@ -49,9 +50,7 @@ pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R>
     let here = Settings::current();
     let settings =
         Settings { single_threaded: n >= threads, sharing: here.sharing.saturating_mul(n), ..here };
-    // A trait object, so that rayon's code is compiled once per type of result.
-    let one: &(dyn Fn(usize) -> R + Sync) = &|i| settings.run(|| f(i));
-    in_default_settings(|| (0..n).into_par_iter().with_max_len(1).map(one).collect())
+    distribute_map(n, 1, settings, f)
 }
 
 /// Runs `f` without distributing its parallel work, so that the thread neither blocks on other
@@ -139,7 +138,7 @@ pub fn should_parallelize(cost: Cost, elements: usize) -> bool {
 }
 
 /// A blocking rayon call: other tasks that the thread executes meanwhile start in the default
-/// settings. The distributed work carries its own settings, see [`in_current_settings`].
+/// settings. The distributed work carries its own settings, see [`distribute`].
 fn in_default_settings<R>(call: impl FnOnce() -> R) -> R {
     Settings::DEFAULT.run(call)
 }
@@ -158,11 +157,28 @@ pub fn yield_to_pool() -> bool {
     }
 }
 
-/// `f` for other threads, in the settings of this one. `f` is a trait object, so that rayon's code
-/// is compiled once per type of argument instead of once per `f`.
-fn in_current_settings<A, R>(f: &(dyn Fn(A) -> R + Sync)) -> impl Fn(A) -> R + Send + Sync {
-    let here = Settings::current();
-    move |argument| here.run(|| f(argument))
+/// Calls `f(0), f(1), ..` on the threads of the pool, at most `most` one after the other, in these settings. `f`
+/// is a trait object of numbers, so that rayon's code is compiled once.
+#[inline(never)]
+fn distribute(n: usize, most: usize, settings: Settings, f: &(dyn Fn(usize) + Sync)) {
+    let one = |i| settings.run(|| f(i));
+    in_default_settings(|| (0..n).into_par_iter().with_max_len(most).for_each(one));
+}
+
+/// The results of [`distribute`].
+fn distribute_map<R: Send>(
+    n: usize,
+    most: usize,
+    settings: Settings,
+    f: impl Fn(usize) -> R + Sync,
+) -> Vec<R> {
+    let results: Vec<_> = (0..n).map(|_| Mutex::new(None)).collect();
+    distribute(n, most, settings, &|i| {
+        let result = f(i);
+        *results[i].lock().expect("one task uses it") = Some(result);
+    });
+    let result = |x: Mutex<Option<R>>| x.into_inner().expect("no task panicked");
+    results.into_iter().filter_map(result).collect()
 }
 
 /// Fills `out` in chunks of `chunk` elements: `f` is given the first index of a chunk and the
@@ -193,8 +209,8 @@ fn fill_dyn<T: Send>(
     };
     if should_parallelize(cost, out.len()) && out.len() > chunk {
         observe::distributed(|| threads().min(out.len().div_ceil(chunk)));
-        let f = |(i, part): (usize, _)| f(i * chunk, part);
-        let f = in_current_settings(&f);
+        let here = Settings::current();
+        let f = |(i, part): (usize, &mut [T])| here.run(|| f(i * chunk, part));
         in_default_settings(|| out.par_chunks_mut(chunk).enumerate().for_each(f));
     } else {
         out.chunks_mut(chunk.max(1)).enumerate().for_each(|(i, part)| f(i * chunk, part));
@@ -204,10 +220,25 @@ fn fill_dyn<T: Send>(
 /// Fills two outputs together, chunk `i` of one with chunk `i` of the other.
 #[track_caller]
 pub fn fill2<T: Send, U: Send>(
+    a: (&mut [T], usize),
+    b: (&mut [U], usize),
+    cost: Cost,
+    f: impl Fn(usize, &mut [T], &mut [U]) + Send + Sync,
+) {
+    fill2_dyn(a, b, cost, &f);
+}
+
+/// The index of two chunks, and the chunks.
+type Fill2<'a, T, U> = dyn Fn(usize, &mut [T], &mut [U]) + Sync + 'a;
+
+/// [`fill2`], compiled once per types of elements.
+#[inline(never)]
+#[track_caller]
+fn fill2_dyn<T: Send, U: Send>(
     (a, chunk_a): (&mut [T], usize),
     (b, chunk_b): (&mut [U], usize),
     cost: Cost,
-    f: impl Fn(usize, &mut [T], &mut [U]) + Send + Sync,
+    f: &Fill2<'_, T, U>,
 ) {
     let region = region(Division::Chunks, || cost.of(a.len().max(b.len())));
     let f = |i, a: &mut [T], b: &mut [U]| {
@@ -216,13 +247,13 @@ pub fn fill2<T: Send, U: Send>(
     };
     if should_parallelize(cost, a.len().max(b.len())) && a.len() > chunk_a {
         observe::distributed(|| threads().min(a.len().div_ceil(chunk_a)));
-        let b = b.par_chunks_mut(chunk_b);
-        let f = |(i, (a, b)): (usize, _)| f(i, a, b);
-        let f = in_current_settings(&f);
-        in_default_settings(|| a.par_chunks_mut(chunk_a).zip(b).enumerate().for_each(f));
+        let here = Settings::current();
+        let f = |(i, (a, b)): (usize, (&mut [T], &mut [U]))| here.run(|| f(i, a, b));
+        let parts = a.par_chunks_mut(chunk_a).zip(b.par_chunks_mut(chunk_b));
+        in_default_settings(|| parts.enumerate().for_each(f));
     } else {
-        let b = b.chunks_mut(chunk_b);
-        a.chunks_mut(chunk_a).zip(b).enumerate().for_each(|(i, (a, b))| f(i, a, b));
+        let parts = a.chunks_mut(chunk_a).zip(b.chunks_mut(chunk_b));
+        parts.enumerate().for_each(|(i, (a, b))| f(i, a, b));
     }
 }
 
@@ -247,8 +278,7 @@ pub fn map<R: Send>(
     };
     if n > 1 && should_parallelize(cost, n.saturating_mul(elements)) {
         observe::distributed(|| threads().min(n));
-        let f = in_current_settings(&f);
-        in_default_settings(|| (0..n).into_par_iter().map(f).collect())
+        distribute_map(n, usize::MAX, Settings::current(), f)
     } else {
         (0..n).map(f).collect()
     }
@@ -264,8 +294,8 @@ pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) +
     };
     if items.len() > 1 && should_parallelize(cost, items.len() * elements) {
         observe::distributed(|| threads().min(items.len()));
-        let f = in_current_settings(&f);
-        in_default_settings(|| items.into_par_iter().for_each(f));
+        let here = Settings::current();
+        in_default_settings(|| items.into_par_iter().for_each(|item| here.run(|| f(item))));
     } else {
         items.into_iter().for_each(f);
     }
