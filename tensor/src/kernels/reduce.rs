@@ -498,7 +498,19 @@ pub fn reduce_with<A: Element, R: Element>(
     rejects_empty: bool,
     f: impl Fn(&mut dyn Iterator<Item = A>) -> R + Send + Sync,
 ) -> Tensor<R> {
-    let axes = axes.resolve(name, x.shape()).or_panic();
+    reduce_dyn(name, x, axes.resolve(name, x.shape()).or_panic(), rejects_empty, &f)
+}
+
+/// [`reduce_with`], compiled once per types of elements.
+#[inline(never)]
+#[track_caller]
+fn reduce_dyn<A: Element, R: Element>(
+    name: &'static str,
+    x: &Tensor<A>,
+    axes: AxisSet,
+    rejects_empty: bool,
+    f: &(dyn Fn(&mut dyn Iterator<Item = A>) -> R + Send + Sync),
+) -> Tensor<R> {
     let shape = x.shape().reduced(axes, false);
     if rejects_empty && shape.numel() > 0 {
         check_not_empty(name, x.shape(), axes);
@@ -534,6 +546,25 @@ pub fn reduce_lines<A: Element, R: Element>(
     axes: AxisSet,
     f: impl Fn(&[A]) -> R + Send + Sync,
 ) -> Tensor<R> {
+    reduce_all_lines(name, x, axes, &|lines, len, out| {
+        for (i, y) in out.iter_mut().enumerate() {
+            *y = f(&lines[i * len..][..len]);
+        }
+    })
+}
+
+/// Reduces lines of a length to outputs.
+type Lines<'a, A, R> = dyn Fn(&[A], usize, &mut [R]) + Sync + 'a;
+
+/// [`reduce_lines`], compiled once per types of elements.
+#[inline(never)]
+#[track_caller]
+fn reduce_all_lines<A: Element, R: Element>(
+    name: &'static str,
+    x: &Tensor<A>,
+    axes: AxisSet,
+    f: &Lines<'_, A, R>,
+) -> Tensor<R> {
     let shape = x.shape().reduced(axes, false);
     if shape.numel() > 0 {
         check_not_empty(name, x.shape(), axes);
@@ -545,9 +576,7 @@ pub fn reduce_lines<A: Element, R: Element>(
     Tensor::build(name, shape, |out| {
         let each = Cost::CHEAP.times(len.max(1));
         par::fill(out, Cost::CHEAP.units_per_chunk(len), each, |first, out| {
-            for (i, y) in out.iter_mut().enumerate() {
-                *y = f(&data[(first + i) * len..][..len]);
-            }
+            f(&data[first * len..], len, out);
         });
         observe::end(call, || describe::<A, R>(name, "lines", None, x, shape.numel()));
     })
