@@ -76,7 +76,7 @@ macro_rules! memory {
 
 impl Avx2 {
     /// The token, if the CPU supports the instructions.
-    #[inline]
+    #[inline(never)]
     pub fn detect() -> Option<Avx2> {
         Avx2F64::detect().map(Avx2)
     }
@@ -295,7 +295,7 @@ impl Lanes<f32> for Avx2 {
 
 impl Avx2F64 {
     /// The token, if the CPU supports the instructions.
-    #[inline]
+    #[inline(never)]
     pub fn detect() -> Option<Avx2F64> {
         let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
         has.then_some(Avx2F64(()))

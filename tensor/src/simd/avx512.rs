@@ -66,7 +66,7 @@ macro_rules! memory {
 
 impl Avx512 {
     /// The token, if the CPU supports the instructions.
-    #[inline]
+    #[inline(never)]
     pub fn detect() -> Option<Avx512> {
         Some(Avx512(Avx2::detect()?, Avx512F64::detect()?))
     }
@@ -203,7 +203,7 @@ impl Lanes<f32> for Avx512 {
 
 impl Avx512F64 {
     /// The token, if the CPU supports the instructions.
-    #[inline]
+    #[inline(never)]
     pub fn detect() -> Option<Avx512F64> {
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
