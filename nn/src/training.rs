@@ -168,6 +168,11 @@ impl<'a> Trainer<'a> {
         &*self.optimizer
     }
 
+    /// Changes the learning rates of the next steps.
+    pub fn set_schedule(&mut self, schedule: Schedule) {
+        self.config.schedule = schedule;
+    }
+
     /// The steps that were taken.
     pub fn steps(&self) -> u64 {
         self.steps
