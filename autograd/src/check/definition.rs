@@ -9,8 +9,8 @@ use retrograd_tensor::Tensor;
 use retrograd_tensor::settings::with_grad_enabled;
 
 /// Compares the [`Fused`](crate::Fused) operation that computed `y` with its definition: the value
-/// `y`, and the gradients of the inputs. Two numbers agree if they differ by at most
-/// `tolerance · max(1, m)`, where `m` is the largest finite magnitude in the tensor that the
+/// `y`, and the gradients of the inputs, by the kernel and by the [recorded rule](crate::Fused::recorded_vjp),
+/// if there is one. Two numbers agree if they differ by at most `tolerance · max(1, m)`, where `m` is the largest finite magnitude in the tensor that the
 /// definition computed; two NaNs agree. Returns `Ok(false)`, without a comparison, if `y` was not
 /// computed by a fused operation.
 ///
@@ -46,11 +46,17 @@ pub fn definition(y: &Var<f64>, tolerance: f64) -> Result<bool, CheckError> {
     let g: Outputs<Option<Var<f64>>> = node.outputs().iter().enumerate().map(cotangent).collect();
     let cx = Cx::new(node, None);
     let by_kernel = no_grad(|| rule.backward(&cx, &g));
+    let recorded = Cx::new(node, Some(node.inputs()));
+    let recorded = with_grad_enabled(true, || definition.vjp(&recorded, &g));
     let by_definition = with_grad_enabled(true, || through_definition(node, definition, g));
     let by_definition = by_definition.unwrap_or_else(|why| panic!("{why}"));
-    let (by_kernel, by_definition) = (dense(node, by_kernel), dense(node, by_definition));
-    for (at, (kernel, definition)) in by_kernel.iter().zip(&by_definition).enumerate() {
-        compare(Some(at), kernel, definition, tolerance)?;
+    let by_definition = dense(node, by_definition);
+    for computed in [Some(by_kernel), recorded].into_iter().flatten() {
+        for (at, (computed, defined)) in
+            dense(node, computed).iter().zip(&by_definition).enumerate()
+        {
+            compare(Some(at), computed, defined, tolerance)?;
+        }
     }
     Ok(true)
 }
