@@ -72,7 +72,7 @@ impl AttentionLooks {
     /// training.
     pub fn record(&self, session: &Session<'_>) {
         let (run, step) = (session.run, session.step());
-        if !(step.is_multiple_of(self.every) || step == run.recipe.steps) {
+        if !(step.is_multiple_of(self.every) || step == session.last) {
             return;
         }
         let mut explorer = self.explorer.borrow_mut();

@@ -1,6 +1,7 @@
 //! What a run is, in words: printed before training, and shown on its page.
 
 use crate::output::note;
+use crate::progress::duration;
 use crate::recipe::{Recipe, rounded};
 use crate::session::Session;
 use retrograd::prelude::*;
@@ -58,7 +59,7 @@ pub fn facts(session: &Session<'_>) -> Vec<(&'static str, String)> {
                 number(r.batch, "sequence", "sequences"),
                 count(r.context),
                 number(r.number_of_shards(), "shard", "shards"),
-                r.schedule_in_words()
+                schedule(session)
             ),
         ),
     ];
@@ -83,14 +84,26 @@ pub fn facts(session: &Session<'_>) -> Vec<(&'static str, String)> {
     facts
 }
 
+/// How the learning rate changes, and how many steps there are.
+fn schedule(session: &Session<'_>) -> String {
+    let words = session.recipe().schedule_in_words();
+    match &session.clock {
+        None => words,
+        Some(clock) => format!("{} by the clock; {words}, about", duration(clock.now().limit)),
+    }
+}
+
 /// Prints what is trained, and where.
 pub fn introduce(session: &Session<'_>) {
     let step = session.step();
     let from = if step > 0 { format!(" from step {step} on") } else { String::new() };
-    let steps = session.run.recipe.steps;
+    let steps = session.last;
+    let about = if session.clock.is_some() { "about " } else { "" };
     let training = match step == steps {
         true => format!("finished: all {steps} steps were taken; resume --steps N takes more"),
-        false => format!("{steps} steps{from}, on {}; Ctrl-C stops and saves", processes(session)),
+        false => {
+            format!("{about}{steps} steps{from}, on {}; Ctrl-C stops and saves", processes(session))
+        }
     };
     let rest = [("training", training), ("folder", session.folder.name() + "\n")];
     for (name, text) in facts(session).into_iter().chain(rest) {

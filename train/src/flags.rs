@@ -52,6 +52,20 @@ pub struct NewRun {
     #[arg(long, value_enum, value_name = "NAME")]
     pub preset: Option<Preset>,
 
+    /// End the training after M minutes, instead of a number of steps
+    ///
+    /// The learning rate follows the share of the time that was used, and is in the log. Evaluations during training,
+    /// checkpoints and the page use time, too. The evaluation on all of the held-out text, and samples, come after
+    /// it.
+    #[arg(long, value_name = "M", value_parser = above_0, conflicts_with_all = ["steps", "budget"])]
+    pub minutes: Option<f64>,
+
+    /// Train as many steps as take FLOPS floating-point operations, such as 2e15
+    ///
+    /// Those of matrix products in the forward and the backward pass: the same number of steps on every machine.
+    #[arg(long, value_name = "FLOPS", value_parser = above_0, conflicts_with = "steps")]
+    pub budget: Option<f64>,
+
     #[command(flatten)]
     given: RecipeFlags,
 }

@@ -10,6 +10,7 @@ mod arena;
 mod attention;
 mod checkpoints;
 mod cli;
+mod clock;
 mod compare;
 mod environment;
 mod evaluate;

@@ -13,37 +13,38 @@ const EVERY: u64 = 100;
 pub struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
-    steps: u64,
     loss: Smooth,
     ms: Smooth,
     tokens: f64,
 }
 
 impl Progress {
-    pub fn new(recipe: &Recipe, step: u64, quiet: bool) -> Progress {
+    pub fn new(recipe: &Recipe, (step, last): (u64, u64), quiet: bool) -> Progress {
         let bar = (!quiet && stderr().is_terminal()).then(|| {
-            let bar = bar(recipe.steps, "{msg}");
+            let bar = bar(last, "{msg}");
             bar.set_position(step);
             bar
         });
         let lines = !quiet && bar.is_none();
         let tokens = (recipe.batch * recipe.context) as f64;
         let (loss, ms) = (Smooth::new(0.95), Smooth::new(0.95));
-        Progress { bar, lines, steps: recipe.steps, loss, ms, tokens }
+        Progress { bar, lines, loss, ms, tokens }
     }
 
-    pub fn step(&mut self, step: &Step) {
+    /// Shows a step; `last` is the number of the last one.
+    pub fn step(&mut self, step: &Step, last: u64) {
         let (loss, ms) = (self.loss.add(step.loss), self.ms.add(step.ms));
         let speed = HumanCount((self.tokens / ms * 1e3) as u64);
-        let left = duration((self.steps - step.step) as f64 * ms / 1e3);
+        let left = duration((last - step.step) as f64 * ms / 1e3);
         let text = format!(
             "step {:>w$}/{}  loss {loss:.3}  {speed} tokens/s  {left} left",
             step.step,
-            self.steps,
-            w = self.steps.to_string().len(),
+            last,
+            w = last.to_string().len(),
         );
         match &self.bar {
             Some(bar) => {
+                bar.set_length(last);
                 bar.set_position(step.step);
                 bar.set_message(text);
             }

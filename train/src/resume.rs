@@ -88,6 +88,10 @@ pub fn earlier(
             run.step,
         ));
     }
+    if run.clock.is_some() && steps != run.recipe.steps {
+        note!("note: the run was trained by the clock; it goes on by the number of steps");
+        run.clock = None;
+    }
     if steps != run.recipe.steps {
         run.change_steps(steps);
     }

@@ -1,6 +1,7 @@
 //! A run: its recipe, tokenizer and model, as a checkpoint has them.
 
 use crate::checkpoints::Best;
+use crate::clock::Clock;
 use crate::folder::Folder;
 use crate::recipe::Recipe;
 use crate::stop::{OrFailed, Result, failed, usage};
@@ -27,6 +28,8 @@ pub struct Run {
     pub step: u64,
     /// The evaluation during training with the lowest held-out loss.
     pub best: Option<Best>,
+    /// If the run ends by the clock.
+    pub clock: Option<Clock>,
     pub history: History,
 }
 
@@ -75,7 +78,7 @@ impl Run {
         let mut rng = Rng::new(Purpose::Weights.seed(recipe.seed));
         let model = Gpt::new(recipe.model(tokenizer.vocab_size()), &mut rng)?;
         let history = History { arithmetic: recipe.arithmetic(), ..History::default() };
-        Ok(Run { recipe, source, tokenizer, model, step: 0, best: None, history })
+        Ok(Run { recipe, source, tokenizer, model, step: 0, best: None, clock: None, history })
     }
 
     /// Loads the model only, a third of the checkpoint.
@@ -99,6 +102,7 @@ impl Run {
         let mut run = Run::new(recipe, source, tokenizer(file, note)?)?;
         run.step = file.read_note("step").map_err(note)?;
         run.best = later_note(file, "best").map_err(note)?;
+        run.clock = later_note(file, "clock").map_err(note)?;
         run.history = later_note(file, "history").map_err(note)?;
         run.model.load_state_dict(&file.get("model")?)?;
         Ok(run)

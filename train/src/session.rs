@@ -1,6 +1,7 @@
 //! A run while it is trained: its trainer and what it is trained on.
 
 use crate::checkpoints::Best;
+use crate::clock::Running;
 use crate::flags::{program, quoted};
 use crate::folder::Folder;
 use crate::line::{Evaluation, PerByte, Step};
@@ -36,6 +37,9 @@ pub struct Session<'a> {
     pub trainer: Trainer<'a>,
     /// Divides steps among the ranks.
     pub parallel: Arc<DataParallel>,
+    /// The number of the last step; an estimate while a clock runs.
+    pub last: u64,
+    pub clock: Option<Running>,
     /// The evaluation during training with the lowest held-out loss.
     pub best: Option<Best>,
 }
@@ -57,12 +61,18 @@ impl<'a> Session<'a> {
         let config = TrainerConfig { schedule: recipe.schedule(), batch, shards, clip: CLIP, seed };
         let trainer = Trainer::new(&run.model, corpus, optimizer, config);
         let trainer = trainer.with_strategy(parallel.clone());
-        Ok(Session { run, text, corpus, folder, ranks, trainer, parallel, best: run.best })
+        let (last, clock, best) = (recipe.steps, run.clock.map(Running::new), run.best);
+        Ok(Session { run, text, corpus, folder, ranks, trainer, parallel, last, clock, best })
     }
 
     /// The steps that were taken.
     pub fn step(&self) -> u64 {
         self.trainer.steps()
+    }
+
+    /// The recipe, with the number of steps that the clock has set.
+    pub fn recipe(&self) -> Recipe {
+        Recipe { steps: self.last, ..self.run.recipe.clone() }
     }
 
     /// Takes a step. An error may be that of this rank alone. `watch` observes the step; its time does not count.
@@ -85,6 +95,9 @@ impl<'a> Session<'a> {
         };
         let aside = watch.map_or(Duration::ZERO, |watch| watch.gradients_time);
         let seconds = start.elapsed().saturating_sub(aside).as_secs_f64();
+        if let Some(clock) = &mut self.clock {
+            clock.step = seconds;
+        }
         let Recipe { batch, context, .. } = self.run.recipe;
         let ms = |time: Duration| (self.ranks.count() > 1).then_some(time.as_secs_f64() * 1e3);
         let exchange = self.parallel.timing();
@@ -130,7 +143,10 @@ impl<'a> Session<'a> {
         if let Some((name, _)) = weights.iter().find(|(_, w)| non_finite(w)) {
             return self.diverged(format!("the weights are not finite in {name}"));
         }
-        file.note("recipe", &self.run.recipe);
+        file.note("recipe", &self.recipe());
+        if let Some(clock) = &self.clock {
+            file.note("clock", &clock.now());
+        }
         file.note("text", &self.run.source);
         file.note("tokenizer", &self.run.tokenizer);
         file.note("best", &self.best);
@@ -161,7 +177,7 @@ impl<'a> Session<'a> {
         format!(
             "Stopped after step {} of {}, saved in {}. To resume:\n    {}",
             self.step(),
-            self.run.recipe.steps,
+            self.last,
             folder.name(),
             resume(folder)
         )

@@ -1,6 +1,7 @@
 //! A new run: `train`.
 
 use crate::attention::AttentionLooks;
+use crate::clock::Clock;
 use crate::facts::introduce;
 use crate::fine_tune::Parent;
 use crate::finish;
@@ -11,7 +12,7 @@ use crate::memory;
 use crate::output::note;
 use crate::page::{self, RunRecord};
 use crate::presets::Preset;
-use crate::progress::Progress;
+use crate::progress::{Progress, duration};
 use crate::ranks::Ranks;
 use crate::recipe::Recipe;
 use crate::rescue::rescue;
@@ -108,15 +109,16 @@ pub fn train_run(
     let (mut session, mut log) = ranks.agree(prepare())?;
     ranks.check_same(&same(&run, &text))?;
     let recipe = &run.recipe;
+    with_matmul_precision(recipe.precision, || session.estimate_steps());
     if !quiet {
         introduce(&session);
     }
     if quiet && !recipe.precision.is_supported() {
         note!("Matrix multiplication in f32: this CPU does not support {}", recipe.precision);
     }
-    let eval_every = flags.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
-    let xray = job.pages.xray(run.step, recipe.steps)?;
-    let look_every = (!flags.no_page).then(|| page::look_every(recipe.steps, eval_every));
+    let eval_every = flags.eval_every.unwrap_or((session.last / 8).clamp(1, 250));
+    let xray = job.pages.xray(run.step, session.last)?;
+    let look_every = (!flags.no_page).then(|| page::look_every(session.last, eval_every));
     if !flags.no_page {
         let limit = page::limit(ranks);
         if let Some(log) = &mut log {
@@ -127,10 +129,14 @@ pub fn train_run(
     let looks = job.pages.attention_page.as_deref().filter(|_| ranks.is_first()).map(looks);
     let attention = ranks.agree(looks.transpose())?;
     let plan = Plan { eval_every, keep: flags.keep, look_every, xray, attention };
-    let mut progress = Progress::new(recipe, run.step, quiet || !ranks.is_first());
+    let mut progress = Progress::new(recipe, (run.step, session.last), quiet || !ranks.is_first());
     let done = with_matmul_precision(recipe.precision, || {
         let trained = training::train(&mut session, log.as_mut(), &plan, &mut progress);
         progress.end();
+        if let Some(clock) = session.clock.as_ref().filter(|_| !quiet && ranks.is_first()) {
+            let [used, limit] = [clock.now().used, clock.now().limit].map(duration);
+            note!("clock    {used} of {limit} were used; what follows is apart");
+        }
         if trained.is_err() && ranks.is_first() {
             plan.xray.note_missing(session.step());
         }
@@ -209,13 +215,23 @@ pub fn new_run(args: &NewRun) -> Result<(Run, Text, Corpus)> {
     if let Some(parent) = &parent {
         run.init_from(&parent.run, &parent.name)?;
     }
+    run.clock = args.minutes.map(Clock::minutes);
+    if let Some(budget) = args.budget {
+        let each = page::flops(&run);
+        run.recipe.steps = (budget / each) as u64;
+        if run.recipe.steps == 0 {
+            return usage(format!("a step takes {each:.3e} operations, more than the --budget"));
+        }
+    }
     Ok((run, text, corpus))
 }
 
 /// A new run with its text.
 pub fn fresh(args: &NewRun, pages: &PageFlags) -> Result<Beginning> {
     let (run, text, corpus) = new_run(args)?;
-    pages.xray(0, run.recipe.steps)?;
+    if run.clock.is_none() {
+        pages.xray(0, run.recipe.steps)?;
+    }
     Ok(Beginning { run, text, corpus, folder: None, file: None })
 }
 

@@ -14,6 +14,7 @@ use crate::xray;
 use retrograd::nn::checkpoint::Checkpoint;
 use retrograd::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::time::Instant;
 
 /// What a rank tells the others after each step.
 #[derive(Clone, Serialize, Deserialize)]
@@ -51,12 +52,12 @@ pub fn train(
     progress: &mut Progress,
 ) -> Result<()> {
     let Session { run, folder, ranks, .. } = *session;
-    let last = run.recipe.steps;
     // Before the first step. The checkpoint is saved first, so every folder with a log has one.
     let is_new = log.as_ref().is_some_and(|log| log.lines.is_empty());
     if session.step() == 0 && ranks.share(&is_new)[0] {
         let file = session.trainer.checkpoint();
         ranks.agree(file.map_or(Ok(()), |file| session.save(folder, file)))?;
+        let begun = Instant::now();
         let evaluation = session.evaluate()?;
         progress.evaluation(&evaluation);
         let logged =
@@ -65,9 +66,10 @@ pub fn train(
             page.evaluated(session, Some(Norms::default()));
         }
         ranks.agree(logged)?;
+        session.end_evaluation(begun);
     }
     // Before the first step, or if there is none.
-    if session.step() == 0 || session.step() == last {
+    if session.step() == 0 || session.step() == session.last {
         plan.attention.iter().for_each(|looks| looks.record(session));
     }
     // The program may have been killed between the checkpoint and its copy.
@@ -77,7 +79,9 @@ pub fn train(
     let parts = Parts::of(&run.model);
     let is_recorded = |step| ranks.is_first() && plan.xray.steps.contains(&step);
     let mut before = None;
-    while session.step() < last {
+    while session.step() < session.last {
+        session.look_at_clock();
+        let last = session.last;
         if is_recorded(session.step()) {
             plan.xray.write(session, before.as_ref());
         }
@@ -90,7 +94,7 @@ pub fn train(
         let mut logged = Ok(());
         if let Ok(step) = &step {
             logged = log.as_mut().map_or(Ok(()), |log| log.write(folder, Line::Step(*step)));
-            progress.step(step);
+            progress.step(step, last);
         }
         let all = ranks.share(&Status {
             error: step.as_ref().err().cloned(),
@@ -106,6 +110,7 @@ pub fn train(
         if !evaluate && signal.is_none() && !log_failed {
             continue;
         }
+        let begun = Instant::now();
         let norms = watch.map(|watch| watch.end(&ranks.share(&watch.norms).concat()));
         let evaluation = evaluate.then(|| session.evaluate()).transpose();
         let mut is_best = false;
@@ -116,38 +121,43 @@ pub fn train(
                 session.best = Some(Best { step: *step, val_loss: *val_loss });
             }
         }
-        let session = &*session;
+        let saved = &*session;
         // The other ranks have no state, and wait for what rank 0 reports.
         let record = |file: &Checkpoint, log: &mut Log| {
             if let Some(evaluation) = evaluation? {
                 logged = logged.and_then(|()| log.write(folder, Line::Evaluation(evaluation)));
             }
-            session.save(folder, file.clone())?;
+            saved.save(folder, file.clone())?;
             if let Some(page) = log.page.as_mut().filter(|_| evaluate) {
-                page.evaluated(session, norms);
+                page.evaluated(saved, norms);
             }
             if is_best {
                 folder.copy_as_best()?;
             }
             if let Some(count) = plan.keep.filter(|_| evaluate) {
-                folder.keep(session.step(), count)?;
+                folder.keep(saved.step(), count)?;
             }
             match (logged, signal) {
-                (Err(why), _) => failed(format!("{}. {}", why.text, session.stopped(folder))),
-                (Ok(()), Some(code)) => Err(session.interrupted(code)),
+                (Err(why), _) => failed(format!("{}. {}", why.text, saved.stopped(folder))),
+                (Ok(()), Some(code)) => Err(saved.interrupted(code)),
                 (Ok(()), None) => Ok(()),
             }
         };
-        let recorded = match (session.trainer.checkpoint(), &mut log) {
+        let recorded = match (saved.trainer.checkpoint(), &mut log) {
             (Some(file), Some(log)) => {
-                record(&file, log).or_else(|stop| rescue(session, &file, log, stop))
+                record(&file, log).or_else(|stop| rescue(saved, &file, log, stop))
             }
             _ => Ok(()),
         };
         ranks.agree(recorded)?;
-        plan.attention.iter().for_each(|looks| looks.record(session));
+        plan.attention.iter().for_each(|looks| looks.record(saved));
+        if evaluate {
+            session.end_evaluation(begun);
+        }
     }
-    if is_recorded(last) {
+    // By the clock, the run may have ended before the steps that were chosen.
+    if is_recorded(session.step()) || session.clock.is_some() && plan.xray.has_after(session.step())
+    {
         plan.xray.write(session, before.as_ref());
     }
     Ok(())

@@ -118,6 +118,11 @@ impl PageFlags {
 }
 
 impl Plan {
+    /// Whether later steps were chosen.
+    pub fn has_after(&self, step: u64) -> bool {
+        self.steps.iter().any(|&planned| planned > step)
+    }
+
     /// Says which pages are missing, of a run that has ended early.
     pub fn note_missing(&self, step: u64) {
         for planned in self.steps.iter().filter(|&&planned| planned > step) {

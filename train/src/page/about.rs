@@ -65,7 +65,7 @@ pub fn about(
     let facts = facts(session).into_iter().chain([("machine", machine), ("version", version)]);
     let start = Start {
         step: session.step(),
-        recipe: run.recipe.to_json(),
+        recipe: session.recipe().to_json(),
         preset,
         preset_recipe: recipe,
         facts: facts.map(|(name, text)| (name.to_string(), text)).collect(),

@@ -4,7 +4,7 @@ mod about;
 mod measure;
 mod restore;
 
-pub use measure::{limit, scales};
+pub use measure::{flops, limit, scales};
 pub use restore::restored;
 
 use crate::facts::processes;
