@@ -1,8 +1,8 @@
 //! Runs by the clock: `--minutes`.
 
-use crate::session::Session;
+use crate::ranks::Ranks;
 use retrograd::autograd::sharded;
-use retrograd::nn::schedule::Schedule;
+use retrograd::nn::training::Trainer;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -60,44 +60,25 @@ impl Running {
         let Running { before, begun, step, evaluation } = *self;
         Clock { used: before.used + begun.elapsed().as_secs_f64(), step, evaluation, ..before }
     }
-}
 
-impl Session<'_> {
-    /// Estimates the number of all steps of a run by the clock, by computing a step twice. They are not taken.
-    pub fn estimate_steps(&mut self) {
-        let Some(running) = &mut self.clock else { return };
-        if self.trainer.steps() == 0 {
-            let shards = self.trainer.shards();
-            for _ in 0..2 {
-                let begun = Instant::now();
-                drop(sharded(shards.counts(), |i| shards.loss(i)));
-                running.step = begun.elapsed().as_secs_f64();
-            }
+    /// The number of all steps of a new run, for which a step is computed twice. It is not taken.
+    pub fn estimate(&mut self, trainer: &Trainer<'_>, ranks: &Ranks) -> u64 {
+        let shards = trainer.shards();
+        for _ in 0..2 {
+            let begun = Instant::now();
+            drop(sharded(shards.counts(), |i| shards.loss(i)));
+            self.step = begun.elapsed().as_secs_f64();
         }
-        let clock = self.ranks.share(&running.now())[0];
-        running.step = clock.step;
-        self.last = match self.trainer.steps() {
-            0 => ((clock.limit - clock.used) / clock.step).max(1.0) as u64,
-            step => clock.steps(step).max(step),
-        };
+        let clock = ranks.share(&self.now())[0];
+        self.step = clock.step;
+        ((clock.limit - clock.used) / clock.step).max(1.0) as u64
     }
 
-    /// Notes the time of an evaluation.
-    pub fn end_evaluation(&mut self, begun: Instant) {
-        if let Some(clock) = &mut self.clock {
-            clock.evaluation = begun.elapsed().as_secs_f64();
-        }
-    }
-
-    /// Takes the learning rate of the next step from the clock of rank 0, and whether that step is the last one.
-    pub fn look_at_clock(&mut self) {
-        let Some(running) = &self.clock else { return };
-        let (clock, step) = (self.ranks.share(&running.now())[0], self.step());
-        if step >= SETTLED {
-            self.last = clock.steps(step);
-        }
-        self.last = if clock.is_last() { step + 1 } else { self.last.max(step + 2) };
-        let schedule = self.recipe().schedule();
-        self.trainer.set_schedule(Schedule::Constant { lr: schedule.lr(step) });
+    /// The number of the last step, after `step` steps and the estimate `last`; that of the next step if it is the
+    /// last one. The clock of rank 0 decides.
+    pub fn last(&self, step: u64, last: u64, ranks: &Ranks) -> u64 {
+        let clock = ranks.share(&self.now())[0];
+        let last = if step < SETTLED { last } else { clock.steps(step) };
+        if clock.is_last() { step + 1 } else { last.max(step + 2) }
     }
 }

@@ -15,6 +15,7 @@ use retrograd::distributed::{DataParallel, GradientSum};
 use retrograd::nn::ConfigError;
 use retrograd::nn::checkpoint::{Checkpoint, CheckpointError};
 use retrograd::nn::optim::StepError;
+use retrograd::nn::schedule::Schedule;
 use retrograd::nn::text::{Corpus, TextMetrics, Window};
 use retrograd::nn::training::{self, TrainError, Trainer, TrainerConfig};
 use retrograd::prelude::*;
@@ -73,6 +74,28 @@ impl<'a> Session<'a> {
     /// The recipe, with the number of steps that the clock has set.
     pub fn recipe(&self) -> Recipe {
         Recipe { steps: self.last, ..self.run.recipe.clone() }
+    }
+
+    /// Estimates the number of all steps of a new run by the clock.
+    pub fn estimate_steps(&mut self) {
+        if let Some(clock) = self.clock.as_mut().filter(|_| self.trainer.steps() == 0) {
+            self.last = clock.estimate(&self.trainer, self.ranks);
+        }
+    }
+
+    /// Takes the learning rate of the next step from the clock, and whether that step is the last one.
+    pub fn look_at_clock(&mut self) {
+        let Some(clock) = &self.clock else { return };
+        self.last = clock.last(self.step(), self.last, self.ranks);
+        let lr = self.recipe().schedule().lr(self.step());
+        self.trainer.set_schedule(Schedule::Constant { lr });
+    }
+
+    /// Notes the time of an evaluation, with its checkpoint and page.
+    pub fn end_evaluation(&mut self, time: Duration) {
+        if let Some(clock) = &mut self.clock {
+            clock.evaluation = time.as_secs_f64();
+        }
     }
 
     /// Takes a step. An error may be that of this rank alone. `watch` observes the step; its time does not count.

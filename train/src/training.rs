@@ -66,7 +66,7 @@ pub fn train(
             page.evaluated(session, Some(Norms::default()));
         }
         ranks.agree(logged)?;
-        session.end_evaluation(begun);
+        session.end_evaluation(begun.elapsed());
     }
     // Before the first step, or if there is none.
     if session.step() == 0 || session.step() == session.last {
@@ -152,7 +152,7 @@ pub fn train(
         ranks.agree(recorded)?;
         plan.attention.iter().for_each(|looks| looks.record(saved));
         if evaluate {
-            session.end_evaluation(begun);
+            session.end_evaluation(begun.elapsed());
         }
     }
     // By the clock, the run may have ended before the steps that were chosen.
