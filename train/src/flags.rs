@@ -64,6 +64,7 @@ pub struct NewRun {
     ///
     /// Those of matrix products in the forward and the backward pass: the same number of steps on every machine.
     #[arg(long, value_name = "FLOPS", value_parser = above_0, conflicts_with = "steps")]
+    #[arg(help_heading = RUN)]
     pub budget: Option<f64>,
 
     #[command(flatten)]
