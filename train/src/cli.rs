@@ -53,7 +53,7 @@ pub enum Command {
 fn is_usual(command: &str, flag: &str) -> bool {
     match flag {
         "steps" | "batch" | "context" | "layers" | "heads" | "width" | "lr" | "attention" => true,
-        "seed" => command == "train",
+        "seed" | "minutes" => command == "train",
         "temperature" | "top_k" | "stop" => command == "sample",
         _ => false,
     }

@@ -2,7 +2,7 @@
 
 use crate::checkpoints::Which;
 use crate::presets::Preset;
-use crate::recipe::Recipe;
+use crate::recipe::{HYPERPARAMETERS, Recipe};
 use crate::tokenizer::TokenizerKind;
 use crate::values::{above_0, above_0_up_to_1, at_least_0, bytes, count, size};
 use clap::builder::NonEmptyStringValueParser;
@@ -58,13 +58,14 @@ pub struct NewRun {
     /// checkpoints and the page use time, too. The evaluation on all of the held-out text, and samples, come after
     /// it.
     #[arg(long, value_name = "M", value_parser = above_0, conflicts_with_all = ["steps", "budget"])]
+    #[arg(help_heading = HYPERPARAMETERS)]
     pub minutes: Option<f64>,
 
     /// Train as many steps as take FLOPS floating-point operations, such as 2e15
     ///
     /// Those of matrix products in the forward and the backward pass: the same number of steps on every machine.
     #[arg(long, value_name = "FLOPS", value_parser = above_0, conflicts_with = "steps")]
-    #[arg(help_heading = RUN)]
+    #[arg(help_heading = HYPERPARAMETERS)]
     pub budget: Option<f64>,
 
     #[command(flatten)]

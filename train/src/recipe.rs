@@ -57,6 +57,9 @@ pub enum ScheduleKind {
     Wsd,
 }
 
+/// The heading of its flags.
+pub const HYPERPARAMETERS: &str = "Hyperparameters (override the preset)";
+
 /// What to do if memory runs out.
 pub const LESS_MEMORY: &str = "a smaller --width, --layers, --context or --batch needs less";
 
@@ -64,7 +67,7 @@ pub const LESS_MEMORY: &str = "a smaller --width, --layers, --context or --batch
 /// for bit (with another precision than f32, if both CPUs support it or neither does). Older checkpoints lack some
 /// fields, which then have the values of nanoGPT's recipe, the default.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[command(next_help_heading = "Hyperparameters (override the preset)")]
+#[command(next_help_heading = HYPERPARAMETERS)]
 #[serde(default)]
 pub struct Recipe {
     /// Tokens: char, byte, bpe:N, or a file such as tokenizer.json [default: char]
