@@ -10,9 +10,9 @@ use retrograd_tensor::settings::with_grad_enabled;
 
 /// Compares the [`Fused`](crate::Fused) operation that computed `y` with its definition: the value
 /// `y`, and the gradients of the inputs, by the kernel and by the [recorded rule](crate::Fused::recorded_vjp),
-/// if there is one. Two numbers agree if they differ by at most `tolerance · max(1, m)`, where `m` is the largest finite magnitude in the tensor that the
-/// definition computed; two NaNs agree. Returns `Ok(false)`, without a comparison, if `y` was not
-/// computed by a fused operation.
+/// if there is one. Two numbers agree if they differ by at most `tolerance · max(1, m)`, where `m` is the
+/// largest finite magnitude in the tensor that the definition computed; two NaNs agree. Returns `Ok(false)`,
+/// without a comparison, if `y` was not computed by a fused operation.
 ///
 /// ```
 /// use retrograd::autograd::check;
