@@ -178,12 +178,17 @@ impl<'a> Trainer<'a> {
         self.steps
     }
 
+    /// The batch of the next step.
+    pub fn batch(&self) -> Batch {
+        let TrainerConfig { batch, seed, .. } = self.config;
+        let context = self.model.config().context;
+        self.corpus.batch(Purpose::Batches.seed(seed), self.steps, batch, context)
+    }
+
     /// The batch of the next step, in shards.
     pub fn shards(&self) -> Shards<'a, f32, i64> {
-        let TrainerConfig { batch, shards, seed, .. } = self.config;
-        let context = self.model.config().context;
-        let Batch { tokens, targets } =
-            self.corpus.batch(Purpose::Batches.seed(seed), self.steps, batch, context);
+        let TrainerConfig { shards, seed, .. } = self.config;
+        let Batch { tokens, targets } = self.batch();
         let mut pass = Pass::train_step(Purpose::Dropout.seed(seed), self.steps);
         self.model.shards(&tokens, &targets, shards, &mut pass)
     }

@@ -25,6 +25,24 @@ pub enum Which {
     Step(u64),
 }
 
+/// Which checkpoints are kept beside the last and the best one: those after every `every`-th step, thinned evenly
+/// to `bytes` in all.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    pub every: u64,
+    pub bytes: u64,
+}
+
+impl Keep {
+    /// After `step` steps, the steps between checkpoints of `size` bytes: the least of `every`, twice, four times
+    /// .. as many with which all fit. `None` if not one does.
+    fn stride(self, step: u64, size: u64) -> Option<u64> {
+        let most = self.bytes / size.max(1);
+        let strides = std::iter::successors(Some(self.every), |stride| stride.checked_mul(2));
+        strides.take_while(|_| most > 0).find(|stride| step / stride < most)
+    }
+}
+
 impl FromStr for Which {
     type Err = &'static str;
 
@@ -43,7 +61,9 @@ impl Folder {
         let (path, what) = match which {
             Which::Last => return Ok(self.checkpoint()),
             Which::Best => (self.best(), "an evaluation during training writes it"),
-            Which::Step(step) => (self.kept(step), "--keep keeps some of them"),
+            Which::Step(step) => {
+                (self.kept(step), "--keep-every and --keep-size say which are kept")
+            }
         };
         if path.exists() {
             return Ok(path);
@@ -54,7 +74,7 @@ impl Folder {
         usage(format!("there is no {} ({what}); there are: {there}", path.display()))
     }
 
-    /// The steps of the checkpoints that `--keep` has kept, ascending.
+    /// The steps of the checkpoints that were kept, ascending.
     pub fn kept_steps(&self) -> Vec<u64> {
         let folder = self.checkpoint();
         let entries = folder.parent().and_then(|folder| fs::read_dir(folder).ok());
@@ -75,16 +95,22 @@ impl Folder {
         copy(&self.checkpoint(), &self.best())
     }
 
-    /// Copies the checkpoint as that of a step, and removes all but the last `count` such copies.
-    pub fn keep(&self, step: u64, count: usize) -> Result<()> {
+    /// Keeps the checkpoint as that of a step, if the step is among those that are kept, and removes earlier ones
+    /// that are not any more.
+    ///
+    /// It is a second name of the file: the next checkpoint is a new file. A file system without such links has a
+    /// copy.
+    pub fn keep(&self, step: u64, keep: Keep) -> Result<()> {
         self.check()?;
-        copy(&self.checkpoint(), &self.kept(step))?;
-        let steps = self.kept_steps();
-        for &old in &steps[..steps.len().saturating_sub(count)] {
+        let size = fs::metadata(self.checkpoint()).or_failed("cannot read the checkpoint")?.len();
+        let stride = keep.stride(step, size);
+        let stays = |step: u64| stride.is_some_and(|stride| step.is_multiple_of(stride));
+        for old in self.kept_steps().into_iter().filter(|&old| old == step || !stays(old)) {
             let path = self.kept(old);
             fs::remove_file(&path).or_failed(format!("cannot remove {}", path.display()))?;
         }
-        Ok(())
+        let (from, to) = (self.checkpoint(), self.kept(step));
+        if !stays(step) || fs::hard_link(&from, &to).is_ok() { Ok(()) } else { copy(&from, &to) }
     }
 }
 

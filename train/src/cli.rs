@@ -7,6 +7,7 @@ use crate::evaluate::Evaluate;
 use crate::flags::{RUN, program};
 use crate::grid::Grid;
 use crate::output::say;
+use crate::replay::ReplayStep;
 use crate::resume::Resume;
 use crate::sample::Sample;
 use crate::scaling::Scaling;
@@ -43,6 +44,7 @@ pub enum Command {
     Evaluate(Evaluate),
     Xray(Xray),
     Attention(Attention),
+    Replay(ReplayStep),
     Compare(Compare),
     Grid(Grid),
     Scaling(Scaling),
@@ -89,7 +91,7 @@ pub fn introduce() {
     {program} resume                       go on with the latest run, if it was stopped
 
 Without --data, it trains on a generated text for about a minute and a half.
-Further commands: evaluate, xray, attention, compare, grid, scaling, arena.
+Further commands: evaluate, xray, attention, replay, compare, grid, scaling, arena.
 `{program} --help` says what they do, `{program} train --help` has all options of one."
     );
 }

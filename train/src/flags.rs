@@ -19,7 +19,7 @@ pub struct ModelFlags {
     #[arg(long, visible_alias = "model", value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// The checkpoint of the run: last, best, or the step of one kept by --keep
+    /// The checkpoint of the run: last, best, or the step of one that was kept
     #[arg(long, value_name = "NAME", default_value = "last")]
     pub checkpoint: Which,
 
@@ -124,11 +124,17 @@ pub struct RunFlags {
     #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = RUN)]
     pub eval_every: Option<u64>,
 
-    /// Also keep the checkpoints of the last N evaluations, as checkpoint-STEP.safetensors
+    /// Keep the checkpoint of every N-th step, as checkpoint-STEP.safetensors [default: of evaluations]
     ///
     /// The last and the best one, by the held-out loss of the curve, are always kept.
-    #[arg(long, value_name = "N", value_parser = size(1_000_000), help_heading = RUN)]
-    pub keep: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = RUN)]
+    pub keep_every: Option<u64>,
+
+    /// Of these checkpoints, keep every second, fourth .. one, so that all fit into SIZE [default: 200MB]
+    ///
+    /// In a grid, none is kept by default.
+    #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = RUN)]
+    pub keep_size: Option<u64>,
 
     /// Add the gradients of ranks by the all-reduce of MPI, in an order that it chooses
     ///

@@ -209,7 +209,7 @@ impl Folder {
         self.path.join("best.safetensors")
     }
 
-    /// A copy of the checkpoint of an evaluation, by `--keep`.
+    /// The checkpoint of a step, if it was kept.
     pub fn kept(&self, step: u64) -> PathBuf {
         self.path.join(format!("checkpoint-{step}.safetensors"))
     }

@@ -156,10 +156,11 @@ fn point(flags: &[(&str, &str)], args: &Grid, line: &[OsString]) -> Result<Point
     train.extend(common(args, &line[2..]));
     train.extend(flags.iter().map(|(flag, value)| format!("--{flag}={value}").into()));
     train.extend(["--out".into(), folder.clone().into_os_string()]);
-    let TrainLine { train: args, .. } = TrainLine::try_parse_from(train).or_else(|e| {
+    let TrainLine { train: mut args, .. } = TrainLine::try_parse_from(train).or_else(|e| {
         let text = e.to_string();
         usage(format!("{name}: {}", text.trim_start_matches("error: ").trim_end()))
     })?;
+    args.run.keep_size.get_or_insert(0);
     Ok(Point { name, folder, args })
 }
 

@@ -1,7 +1,7 @@
 //! Trains small language models, and shows what happens in them: the program `retrograd`.
 //!
-//! Each command is a file: `train`, `resume`, `sample`, `evaluate`, `xray`, `attention`, `compare`,
-//! `grid`, `scaling`, `arena`. `cli` lists them, and `flags` has the flags that they share. To read the
+//! Each command is a file: `train`, `resume`, `sample`, `evaluate`, `xray`, `attention`, `replay`,
+//! `compare`, `grid`, `scaling`, `arena`. `cli` lists them, and `flags` has the flags that they share. To read the
 //! code of a run: `training` (the loop), `session` (a step, an evaluation, a checkpoint), `text`, `run`
 //! (the contents of a checkpoint), `recipe` (the hyperparameters), then the rest. The step itself is
 //! [`retrograd::nn::training::Trainer`].
@@ -28,11 +28,13 @@ mod looks;
 pub mod memory;
 mod output;
 mod page;
+mod past;
 mod presets;
 mod pretrained;
 mod progress;
 mod ranks;
 mod recipe;
+mod replay;
 mod rescue;
 mod resume;
 mod run;
@@ -159,6 +161,7 @@ fn run(cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
         Command::Sample(args) => sample::sample(args, quiet),
         Command::Xray(args) => xray::xray(args),
         Command::Attention(args) => attention::attention(args),
+        Command::Replay(args) => replay::replay(args),
         Command::Compare(args) => compare::compare(args),
     }
 }

@@ -67,6 +67,9 @@ pub struct Evaluation {
     /// Older logs lack it.
     #[serde(flatten)]
     pub per_byte: Option<PerByte>,
+    /// A hash of the bits of all weights, of 53 bits, so that every reader of JSON has it exactly. Older logs lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<u64>,
 }
 
 /// The end of the run.

@@ -153,7 +153,18 @@ impl<'a> Session<'a> {
             return self.diverged(format!("the loss on held-out text is {val_loss}"));
         }
         let per_byte = Some(PerByte::of(&metrics, self.corpus.lost_share()));
-        Ok(Evaluation { step: self.step(), val_loss, per_byte })
+        Ok(Evaluation { step: self.step(), val_loss, per_byte, weights: Some(self.fingerprint()) })
+    }
+
+    /// A hash of the bits of all weights: FNV-1a by elements, without its last 11 bits.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for weight in self.run.model.state_dict().values() {
+            for x in weight.contiguous().as_slice() {
+                hash = (hash ^ u64::from(x.to_bits())).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        hash >> 11
     }
 
     /// Writes the checkpoint of the trainer atomically, to this folder or another one: after a crash, the file is

@@ -1,6 +1,7 @@
 //! A new run: `train`.
 
 use crate::attention::AttentionLooks;
+use crate::checkpoints::Keep;
 use crate::clock::Clock;
 use crate::facts::introduce;
 use crate::fine_tune::Parent;
@@ -28,6 +29,9 @@ use retrograd::nn::checkpoint::Checkpoint;
 use retrograd::nn::text::Corpus;
 use retrograd::prelude::*;
 use std::path::{Path, PathBuf};
+
+/// The most bytes of the checkpoints that are kept.
+const KEEP_SIZE: u64 = 200_000_000;
 
 /// Train a model on a text, and print samples from it
 ///
@@ -128,7 +132,9 @@ pub fn train_run(
     let looks = |path| AttentionLooks::new(&run, &text.beginnings()[0], path, eval_every);
     let looks = job.pages.attention_page.as_deref().filter(|_| ranks.is_first()).map(looks);
     let attention = ranks.agree(looks.transpose())?;
-    let plan = Plan { eval_every, keep: flags.keep, look_every, xray, attention };
+    let keep_every = flags.keep_every.unwrap_or(eval_every);
+    let keep = Keep { every: keep_every, bytes: flags.keep_size.unwrap_or(KEEP_SIZE) };
+    let plan = Plan { eval_every, keep, look_every, xray, attention };
     let mut progress = Progress::new(recipe, (run.step, session.last), quiet || !ranks.is_first());
     let done = with_matmul_precision(recipe.precision, || {
         let trained = training::train(&mut session, log.as_mut(), &plan, &mut progress);

@@ -1,7 +1,7 @@
 //! The training loop.
 
 use crate::attention::AttentionLooks;
-use crate::checkpoints::Best;
+use crate::checkpoints::{Best, Keep};
 use crate::line::{Evaluation, Line};
 use crate::log::Log;
 use crate::progress::Progress;
@@ -29,8 +29,7 @@ struct Status {
 pub struct Plan {
     /// Steps between evaluations.
     pub eval_every: u64,
-    /// How many checkpoints of evaluations are kept, beside the last and the best one.
-    pub keep: Option<usize>,
+    pub keep: Keep,
     /// Steps between looks at the model for the page of the run, if there is one.
     pub look_every: Option<u64>,
     /// The numbers of steps after which the next one is recorded as a page.
@@ -56,7 +55,9 @@ pub fn train(
     let is_new = log.as_ref().is_some_and(|log| log.lines.is_empty());
     if session.step() == 0 && ranks.share(&is_new)[0] {
         let file = session.trainer.checkpoint();
-        ranks.agree(file.map_or(Ok(()), |file| session.save(folder, file)))?;
+        let keep = || folder.keep(0, plan.keep);
+        ranks
+            .agree(file.map_or(Ok(()), |file| session.save(folder, file).and_then(|()| keep())))?;
         let begun = Instant::now();
         let evaluation = session.evaluate()?;
         progress.evaluation(&evaluation);
@@ -88,6 +89,7 @@ pub fn train(
         let next = session.step() + 1;
         before = is_recorded(next).then(|| run.model.state_dict());
         let evaluate = next.is_multiple_of(plan.eval_every) || next == last;
+        let keep = next.is_multiple_of(plan.keep.every);
         let looks = plan.look_every.is_some_and(|n| next.is_multiple_of(n) || next == last);
         let mut watch = (evaluate && looks).then(|| Watch::begin(&parts));
         let step = session.take_step(watch.as_mut());
@@ -107,7 +109,7 @@ pub fn train(
         }
         let signal = all.iter().find_map(|status| status.signal);
         let log_failed = all.iter().any(|status| status.log_failed);
-        if !evaluate && signal.is_none() && !log_failed {
+        if !evaluate && !keep && signal.is_none() && !log_failed {
             continue;
         }
         let begun = Instant::now();
@@ -134,8 +136,8 @@ pub fn train(
             if is_best {
                 folder.copy_as_best()?;
             }
-            if let Some(count) = plan.keep.filter(|_| evaluate) {
-                folder.keep(saved.step(), count)?;
+            if keep {
+                folder.keep(saved.step(), plan.keep)?;
             }
             match (logged, signal) {
                 (Err(why), _) => failed(format!("{}. {}", why.text, saved.stopped(folder))),

@@ -26,7 +26,7 @@ pub struct Xray {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// The checkpoint of the run: last, best, or the step of one kept by --keep
+    /// The checkpoint of the run: last, best, or the step of one that was kept
     #[arg(long, value_name = "NAME", default_value = "last")]
     checkpoint: Which,
 
@@ -46,7 +46,7 @@ pub struct Xray {
 }
 
 /// The page of the step that follows so many steps.
-fn page_of(steps: u64) -> String {
+pub fn page_of(steps: u64) -> String {
     format!("xray-{steps}.html")
 }
 
@@ -61,7 +61,7 @@ pub fn xray(args: &Xray) -> Result<()> {
     session.trainer.load(&file).or_failed("cannot load")?;
     let path = args.page.clone().unwrap_or_else(|| folder.join(&page_of(run.step)));
     make_folder_of(&path)?;
-    with_matmul_precision(run.recipe.precision, || page(&session, None, args.check))
+    with_matmul_precision(run.recipe.precision, || record(&session, None, args.check))
         .write(&path)
         .or_failed(format!("cannot write {}", path.display()))?;
     say!("The page of step {} is {}", run.step + 1, path.display());
@@ -137,14 +137,15 @@ impl Plan {
     pub fn write(&self, session: &Session<'_>, before: Option<&StateDict>) {
         let step = session.step();
         let path = session.folder.join(&page_of(step));
-        match page(session, before, self.checks).write(&path) {
+        match record(session, before, self.checks).write(&path) {
             Ok(()) => note!("X-ray of step {step}: {}", path.display()),
             Err(why) => note!("warning: cannot write the X-ray of step {step}: {why}"),
         }
     }
 }
 
-fn page(session: &Session<'_>, before: Option<&StateDict>, checks: usize) -> RecordedStep {
+/// Records the next step, which is not taken. `before` are the parameters before the last one.
+pub fn record(session: &Session<'_>, before: Option<&StateDict>, checks: usize) -> RecordedStep {
     let (run, step) = (session.run, session.step());
     let title = match step < run.recipe.steps {
         true => format!("Step {} of a run of {}", step + 1, run.recipe.steps),

@@ -11,8 +11,8 @@ fn alone_it_says_what_it_can_do_and_help_fits_one_screen() {
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let commands: Vec<(&str, &str)> =
         commands.map_while(|line| line.trim_start().split_once(' ')).collect();
-    assert_eq!(commands.len(), 11, "{help}");
-    for (command, does) in &commands[..10] {
+    assert_eq!(commands.len(), 12, "{help}");
+    for (command, does) in &commands[..11] {
         let short = place.ok(&format!("{command} -h"));
         assert!(short.lines().count() <= 24, "{short}");
         assert!(short.starts_with(does.trim_start()), "{short}");
@@ -26,8 +26,14 @@ fn alone_it_says_what_it_can_do_and_help_fits_one_screen() {
         assert!(long.contains("--threads") && long.contains("--quiet"), "{long}");
     }
     let all = place.ok("train --help");
-    let flags =
-        ["--weight-decay", "--key-heads", "--xray-check", "--min-p", "--keep", "--all-reduce"];
+    let flags = [
+        "--weight-decay",
+        "--key-heads",
+        "--xray-check",
+        "--min-p",
+        "--keep-every",
+        "--all-reduce",
+    ];
     for flag in flags {
         assert!(all.contains(flag), "{flag} is not in {all}");
     }
@@ -36,7 +42,7 @@ fn alone_it_says_what_it_can_do_and_help_fits_one_screen() {
 #[test]
 fn pages_of_a_step_and_of_the_attention_of_a_saved_run() {
     let place = Place::new();
-    place.ok(&format!("{TINY} --quiet --steps 4 --eval-every 2 --keep 2 --xray 2"));
+    place.ok(&format!("{TINY} --quiet --steps 4 --eval-every 2 --xray 2"));
     let out = place.ok("xray");
     assert!(out.contains("The page of step 5 is out/run/xray-4.html"), "{out}");
     place.ok("xray --checkpoint 2 --page new/2.html");

@@ -157,14 +157,14 @@ fn a_run_starts_from_the_weights_of_another() {
 }
 
 #[test]
-fn the_last_checkpoints_and_the_best_one_are_kept() {
+fn evenly_spread_checkpoints_and_the_best_one_are_kept() {
     let place = Place::new();
     // A short text, which the model learns by heart.
     let words = "one two three four five six seven eight nine ten eleven twelve thirteen zip zap";
     let text: String =
         (0..60).map(|i| words.split(' ').nth(i * i % 15).unwrap().to_string() + " ").collect();
     place.write("text", text);
-    train(&place, "run", 200, "--data text --eval-every 20 --keep 3 --context 8 --lr 0.01");
+    train(&place, "run", 200, "--data text --eval-every 20 --context 8 --lr 0.01 --keep-size 2MB");
     let steps = |folder: &str| {
         let entries = fs::read_dir(place.path(folder)).unwrap().flatten();
         let names = entries.map(|entry| entry.file_name().into_string().unwrap());
@@ -176,7 +176,7 @@ fn the_last_checkpoints_and_the_best_one_are_kept() {
         steps.sort_unstable();
         steps
     };
-    assert_eq!(steps("run"), [160, 180, 200]);
+    assert_eq!(steps("run"), [0, 40, 80, 120, 160, 200]);
     let step = |file: &str| {
         let file = Checkpoint::load(place.path("run").join(file)).unwrap();
         file.read_note::<u64>("step").unwrap()
@@ -191,9 +191,9 @@ fn the_last_checkpoints_and_the_best_one_are_kept() {
     // So short a text has few windows, and all are part of the curve.
     assert!((loss("best") - best.1).abs() < 1e-4);
     assert!((loss("last") - curve.last().unwrap().1).abs() < 1e-4);
-    assert!((loss("180") - curve[9].1).abs() < 1e-4);
+    assert!((loss("160") - curve[8].1).abs() < 1e-4);
     place.ok("sample one --out run --checkpoint best --tokens 5");
-    let said = ["there is no run/checkpoint-20", "last, best, 160, 180, 200"];
+    let said = ["there is no run/checkpoint-20", "last, best, 0, 40, 80, 120, 160, 200"];
     place.fails("sample one --out run --checkpoint 20", USAGE, &said);
     let said = ["unexpected argument '--checkpoint'"];
     place.fails("resume --out run --checkpoint best", USAGE, &said);
@@ -207,14 +207,14 @@ fn the_last_checkpoints_and_the_best_one_are_kept() {
         for file in files {
             fs::set_permissions(path(file), fs::Permissions::from_mode(0o600)).unwrap();
         }
-        place.ok("resume --out run --steps 240 --keep 3");
+        place.ok("resume --out run --steps 240 --eval-every 20");
         for file in files.into_iter().chain(["checkpoint-240.safetensors"]) {
             let mode = fs::metadata(path(file)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{file}");
         }
     }
-    // Without --keep, only the last and the best one.
-    train(&place, "two", 4, "--data text --context 8");
+    // If not one fits, only the last and the best one.
+    train(&place, "two", 4, "--data text --context 8 --keep-size 1KB");
     assert!(steps("two").is_empty() && place.exists("two/best.safetensors"));
 }
 

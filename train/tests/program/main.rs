@@ -15,6 +15,7 @@ mod page;
 mod parts;
 mod printing;
 mod program;
+mod replay;
 mod resume;
 mod scaling;
 mod signals;

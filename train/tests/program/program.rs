@@ -1,6 +1,8 @@
 //! Running the program.
 
+use retrograd::nn::StateDict;
 use retrograd::nn::checkpoint::Checkpoint;
+use retrograd::prelude::*;
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
@@ -103,6 +105,19 @@ impl Place {
     /// The last checkpoint in a folder.
     pub fn loaded(&self, folder: &str) -> Checkpoint {
         Checkpoint::load(self.path(folder).join("checkpoint.safetensors")).unwrap()
+    }
+
+    /// Flips the last bit of a weight in a checkpoint.
+    pub fn flip_bit(&self, file: &str) {
+        let path = self.path(file);
+        let mut file = Checkpoint::load(&path).unwrap();
+        let mut weights: StateDict = file.get("model").unwrap();
+        let weight = weights.get_mut("transformer.h.0.mlp.c_fc.weight").unwrap();
+        let mut values = weight.to_vec();
+        values[3] = f32::from_bits(values[3].to_bits() ^ 1);
+        *weight = Tensor::from_vec(values, *weight.shape());
+        file.put("model", &weights);
+        file.save(&path).unwrap();
     }
 
     /// The lines of the log in a folder, as far as it is written.

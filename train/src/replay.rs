@@ -1,0 +1,117 @@
+//! A step of a run again: `replay`.
+
+use crate::attention;
+use crate::output::say;
+use crate::past::{Past, Replay};
+use crate::stop::{OrFailed, Result};
+use crate::watch::{Parts, Watch};
+use crate::xray;
+use clap::Args;
+use retrograd::autograd::sharded;
+use retrograd::prelude::*;
+use retrograd::study::record::find_nonfinite;
+use std::path::PathBuf;
+
+/// Compute a step of a run again, from the nearest checkpoint that was kept, and compare its bits with the log
+///
+/// The run may be finished, killed, or still running. Loss, gradient norm and weights must have the bits of the log,
+/// on any number of threads, and at any SIMD level with FMA.
+#[derive(Args, Debug)]
+pub struct ReplayStep {
+    /// The folder of the run
+    #[arg(value_name = "DIR")]
+    run: PathBuf,
+
+    /// The number of the step, from 1
+    #[arg(value_name = "STEP")]
+    step: u64,
+
+    /// The text of the run, if it has been moved
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
+
+    /// Write a page of the step, event by event: xray-N.html, after N steps
+    #[arg(long)]
+    xray: bool,
+
+    /// Write a page of the attention within the first sequence of the batch: attention-N.html
+    #[arg(long)]
+    attention: bool,
+
+    /// Print the norms of the gradients and of the updates
+    #[arg(long)]
+    gradients: bool,
+
+    /// Search the first NaN or infinity
+    #[arg(long)]
+    nonfinite: bool,
+}
+
+/// Takes the step.
+pub fn replay(args: &ReplayStep) -> Result<()> {
+    let past = Past::open(&args.run, args.data.as_deref())?;
+    past.check_step(args.step)?;
+    with_matmul_precision(past.run.recipe.precision, || {
+        let mut replay = past.replay()?;
+        replay.go_to(args.step - 1)?;
+        before(&replay, args)?;
+        step(&past, &mut replay, args)
+    })
+}
+
+/// Looks at the step before it is taken.
+fn before(replay: &Replay<'_>, args: &ReplayStep) -> Result<()> {
+    let (session, n) = (&replay.session, args.step - 1);
+    if args.xray {
+        let path = session.folder.join(&xray::page_of(n));
+        let page = xray::record(session, None, 0);
+        page.write(&path).or_failed(format!("cannot write {}", path.display()))?;
+        say!("The page of step {} is {}", args.step, path.display());
+    }
+    if args.attention {
+        let path = session.folder.join(&format!("attention-{n}.html"));
+        let tokens = session.trainer.batch().tokens.select(0, 0).to_vec();
+        attention::of_sample(session.run, tokens.len(), &tokens, &path)?;
+    }
+    if args.nonfinite {
+        let shards = session.trainer.shards();
+        let found = find_nonfinite(|| drop(sharded(shards.counts(), |i| shards.loss(i))));
+        match found.1 {
+            Some(first) => say!("{first}"),
+            None => say!("All values and gradients of step {} are finite", args.step),
+        }
+    }
+    Ok(())
+}
+
+/// Takes the step, and says what it was.
+fn step(past: &Past, replay: &mut Replay<'_>, args: &ReplayStep) -> Result<()> {
+    let parts = Parts::of(&past.run.model);
+    let mut watch = Watch::begin(&parts);
+    let step = replay.step(|grads| watch.gradients(grads))?;
+    if args.gradients {
+        let norms = watch.end(&watch.norms);
+        let text = |x: &Option<f64>| x.map_or("not finite".into(), |x| format!("{x:.3e}"));
+        let width = parts.names.iter().map(String::len).max().unwrap_or(0);
+        say!("{:<width$}  gradient norm   update / weights", "");
+        for ((name, norm), update) in parts.names.iter().zip(&norms.grad_norms).zip(&norms.updates)
+        {
+            say!("{name:<width$}  {:>13}   {:>16}", text(norm), text(update));
+        }
+    }
+    replay.check()?;
+    let bits = match past.steps.contains_key(&step.number) {
+        true => "the bits of the log",
+        false => "no step of the log",
+    };
+    say!(
+        "Step {}: loss {}, gradient norm {}, learning rate {}: {bits}. Computed {} steps from the checkpoint of step {}.",
+        step.number,
+        step.loss,
+        step.grad_norm,
+        step.lr,
+        replay.taken,
+        replay.from.unwrap_or(0)
+    );
+    Ok(())
+}
