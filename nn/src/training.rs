@@ -187,10 +187,14 @@ impl<'a> Trainer<'a> {
 
     /// The batch of the next step, in shards.
     pub fn shards(&self) -> Shards<'a, f32, i64> {
-        let TrainerConfig { shards, seed, .. } = self.config;
+        let shards = self.config.shards;
         let Batch { tokens, targets } = self.batch();
-        let mut pass = Pass::train_step(Purpose::Dropout.seed(seed), self.steps);
-        self.model.shards(&tokens, &targets, shards, &mut pass)
+        self.model.shards(&tokens, &targets, shards, &mut self.pass())
+    }
+
+    /// The pass of the next step, with its random numbers of dropout.
+    pub fn pass(&self) -> Pass {
+        Pass::train_step(Purpose::Dropout.seed(self.config.seed), self.steps)
     }
 
     /// Takes a step: batch, loss, gradients, clipping, update.

@@ -30,6 +30,7 @@
 pub mod attention;
 mod base64;
 pub mod conditions;
+pub mod deviation;
 mod environment;
 mod explorer;
 pub mod load;

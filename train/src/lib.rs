@@ -1,7 +1,7 @@
 //! Trains small language models, and shows what happens in them: the program `retrograd`.
 //!
 //! Each command is a file: `train`, `resume`, `sample`, `evaluate`, `xray`, `attention`, `replay`,
-//! `compare`, `grid`, `scaling`, `arena`. `cli` lists them, and `flags` has the flags that they share. To read the
+//! `diff`, `compare`, `grid`, `scaling`, `arena`. `cli` lists them, and `flags` has the flags that they share. To read the
 //! code of a run: `training` (the loop), `session` (a step, an evaluation, a checkpoint), `text`, `run`
 //! (the contents of a checkpoint), `recipe` (the hyperparameters), then the rest. The step itself is
 //! [`retrograd::nn::training::Trainer`].
@@ -12,6 +12,7 @@ mod checkpoints;
 mod cli;
 mod clock;
 mod compare;
+mod diff;
 mod environment;
 mod evaluate;
 mod facts;
@@ -162,6 +163,7 @@ fn run(cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
         Command::Xray(args) => xray::xray(args),
         Command::Attention(args) => attention::attention(args),
         Command::Replay(args) => replay::replay(args),
+        Command::Diff(args) => diff::diff(args),
         Command::Compare(args) => compare::compare(args),
     }
 }

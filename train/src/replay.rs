@@ -1,6 +1,7 @@
 //! A step of a run again: `replay`.
 
 use crate::attention;
+use crate::diff::beside_f64;
 use crate::output::say;
 use crate::past::{Past, Replay};
 use crate::stop::{OrFailed, Result};
@@ -45,6 +46,10 @@ pub struct ReplayStep {
     /// Search the first NaN or infinity
     #[arg(long)]
     nonfinite: bool,
+
+    /// Compare the step with the same one in f64, operation by operation: page f64-N.html
+    #[arg(long, value_name = "f64", value_parser = ["f64"])]
+    precision: Option<String>,
 }
 
 /// Takes the step.
@@ -80,6 +85,9 @@ fn before(replay: &Replay<'_>, args: &ReplayStep) -> Result<()> {
             Some(first) => say!("{first}"),
             None => say!("All values and gradients of step {} are finite", args.step),
         }
+    }
+    if args.precision.is_some() {
+        beside_f64(replay, &session.folder.join(&format!("f64-{n}.html")))?;
     }
     Ok(())
 }

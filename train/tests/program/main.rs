@@ -4,6 +4,7 @@ mod clock;
 mod commands;
 mod complete_run;
 mod continued;
+mod diff;
 mod folder_gone;
 mod grid;
 mod hugging_face;

@@ -1,0 +1,238 @@
+//! How far two computations of the same operations are apart: of two runs, or of f32 and f64.
+//!
+//! A distance is in units in the last place of f32 (ULP): the difference, by the distance of the f32 numbers around
+//! the second value (Goldberg 1991). A correctly rounded f32 result is within 0.5 ULP of the exact one.
+
+use crate::Page;
+use crate::locked::locked;
+use crate::record::{Recorder, Recording, Seen, What};
+use retrograd_tensor::{Real, Tensor};
+use serde::Serialize;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::{Arc, Mutex};
+
+/// The values of a computation: results of operations, and gradients that their rules delivered.
+pub struct Values {
+    recording: Recording,
+    lanes: BTreeMap<usize, Lane>,
+}
+
+/// The values of a shard, in order.
+#[derive(Default)]
+struct Lane {
+    values: Vec<Value>,
+    /// The number of values before the backward pass.
+    forward: Option<usize>,
+}
+
+struct Value {
+    operation: usize,
+    /// The number of the event, if a rule delivered it.
+    event: Option<usize>,
+    tensor: Box<dyn Fn() -> (Vec<usize>, Vec<f64>) + Send + Sync>,
+}
+
+/// How far two values are apart.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Deviation {
+    /// The name of the operation.
+    pub operation: &'static str,
+    /// The input whose gradient it is, delivered by the rule of the operation; `None` for a result.
+    pub input: Option<&'static str>,
+    /// Whether it was computed in the backward pass.
+    pub is_backward: bool,
+    /// The path of the module.
+    pub module: String,
+    /// The shard.
+    pub lane: usize,
+    /// The shape; empty for a sum of several deviations.
+    pub shape: Vec<usize>,
+    /// The first element whose bits differ: its index, and both values.
+    pub first: Option<(Vec<usize>, f64, f64)>,
+    /// The number of elements by distance: with equal bits, then up to 0.5, 1, 2, 4 .. ULP. The last count has all that
+    /// are larger.
+    pub counts: Vec<usize>,
+    /// The largest distance; infinite if exactly one of two values is NaN or infinite.
+    pub largest: f64,
+    /// The norm of the difference by that of the second tensor, in units of 2⁻²⁴, half an ULP of 1.
+    pub relative: f64,
+}
+
+/// The number of counts.
+const COUNTS: usize = 28;
+
+impl Values {
+    /// Records a forward and a backward pass in f32 or f64 with its values. It keeps them all, so it takes the memory of
+    /// all activations and gradients.
+    pub fn record<R>(f: impl FnOnce() -> R) -> (R, Values) {
+        let lanes = Arc::new(Mutex::new(BTreeMap::<usize, Lane>::new()));
+        let seen = lanes.clone();
+        let recorder = Recorder::new().watching(move |event| {
+            let (lane, operation, event, tensors) = match event {
+                Seen::Computed { operation, lane, results, .. } => {
+                    (lane, operation, None, &results[..])
+                }
+                Seen::Delivered { event, lane, from, gradient, .. } => {
+                    (lane, from, Some(*event), std::slice::from_ref(gradient))
+                }
+                Seen::Seeded { lane, .. } => {
+                    let mut lanes = locked(&seen);
+                    let lane = lanes.entry(*lane).or_default();
+                    lane.forward.get_or_insert(lane.values.len());
+                    return;
+                }
+                _ => return,
+            };
+            let tensors = tensors.iter().filter_map(|tensor| kept(*tensor));
+            let values = tensors.map(|tensor| Value { operation: *operation, event, tensor });
+            locked(&seen).entry(*lane).or_default().values.extend(values);
+        });
+        let (result, recording) = recorder.record(f);
+        (result, Values { recording, lanes: mem::take(&mut *locked(&lanes)) })
+    }
+
+    /// How far each of these values is from that of another computation, in the order of time of each shard.
+    ///
+    /// ```
+    /// use retrograd::prelude::*;
+    /// use retrograd::study::deviation::Values;
+    /// use retrograd::tensor::Real;
+    ///
+    /// fn step<T: Real>(x: &Tensor<T>) -> Values {
+    ///     let x = Var::leaf(x.clone());
+    ///     Values::record(|| x.exp().ln().sum(..).backward()).1
+    /// }
+    /// let x = Tensor::from([0.1f32, 0.2, 0.3]);
+    /// let all = step(&x).deviations(&step(&x.cast::<f64>()))?;
+    /// let names: Vec<_> = all.iter().map(|d| (d.operation, d.input.is_some())).collect();
+    /// assert_eq!(names[..3], [("exp", false), ("ln", false), ("sum", false)]);
+    /// assert!(names.contains(&("exp", true))); // the gradient of x
+    /// assert!(all[0].largest <= 1.0 && all[1].largest > all[0].largest); // the logarithm loses digits
+    /// assert!(step(&x).deviations(&step(&x))?.iter().all(|d| d.first.is_none()));
+    /// # Ok::<(), String>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If it computed other operations, or other shapes.
+    pub fn deviations(&self, other: &Values) -> Result<Vec<Deviation>, String> {
+        let (mut all, none) = (Vec::new(), Vec::new());
+        for (&lane, Lane { values, forward }) in &self.lanes {
+            let others = other.lanes.get(&lane).map_or(&none, |lane| &lane.values);
+            for (i, (a, b)) in values.iter().zip(others).enumerate() {
+                let ((name, input, module), second) = (self.name(a), other.name(b));
+                let ((shape, a), (other, b)) = ((a.tensor)(), (b.tensor)());
+                if (name, input) != (second.0, second.1) || shape != other {
+                    return Err(format!(
+                        "value {i} of shard {lane} is that of {name} {shape:?} in {module}, and of {} {other:?} in {}",
+                        second.0, second.2
+                    ));
+                }
+                let mut one = compared(shape, &a, &b);
+                one.is_backward = forward.is_some_and(|forward| i >= forward);
+                all.push(Deviation { operation: name, input, module, lane, ..one });
+            }
+            if values.len() != others.len() {
+                let (n, m) = (values.len(), others.len());
+                return Err(format!("shard {lane} computed {n} values, and {m}"));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The operation of a value, the input if it is a gradient, and the module.
+    fn name(&self, value: &Value) -> (&'static str, Option<&'static str>, String) {
+        let operation = &self.recording.operations[value.operation];
+        let input = value.event.map(|event| match self.recording.events[event].what {
+            What::Delivered { input, .. } => operation.inputs.get(input).map_or("", |x| x.name),
+            _ => "",
+        });
+        let module = operation.module.as_ref().map_or(String::new(), |module| module.path.clone());
+        (operation.name(), input, module)
+    }
+}
+
+/// What copies the elements of a tensor of f32 or f64, which shares their memory until then.
+fn kept(x: &dyn Any) -> Option<Box<dyn Fn() -> (Vec<usize>, Vec<f64>) + Send + Sync>> {
+    type Copy = Box<dyn Fn() -> (Vec<usize>, Vec<f64>) + Send + Sync>;
+    fn of<T: Real>(x: &Tensor<T>) -> Copy {
+        let x = x.clone();
+        Box::new(move || (x.shape().to_vec(), x.to_vec().into_iter().map(T::to_f64).collect()))
+    }
+    x.downcast_ref::<Tensor>().map(of).or_else(|| x.downcast_ref::<Tensor<f64>>().map(of))
+}
+
+/// The elements of two tensors.
+fn compared(shape: Vec<usize>, a: &[f64], b: &[f64]) -> Deviation {
+    let (mut counts, mut largest, mut first) = (vec![0; COUNTS], 0.0_f64, None);
+    let [mut difference, mut norm] = [0.0; 2];
+    for (i, (&x, &y)) in a.iter().zip(b).enumerate() {
+        norm += y * y;
+        if x.to_bits() == y.to_bits() {
+            counts[0] += 1;
+            continue;
+        }
+        first.get_or_insert((i, x, y));
+        difference += (x - y) * (x - y);
+        let distance = ulps(x, y);
+        largest = largest.max(distance);
+        let count = (distance.log2().ceil() + 2.0).clamp(1.0, COUNTS as f64 - 1.0);
+        counts[count as usize] += 1;
+    }
+    let relative = if difference > 0.0 { (difference / norm).sqrt() / 2f64.powi(-24) } else { 0.0 };
+    let index = |mut i: usize| {
+        let mut index: Vec<usize> = shape.iter().rev().map(|&n| (i % n, i /= n).0).collect();
+        index.reverse();
+        index
+    };
+    let first = first.map(|(i, x, y)| (index(i), x, y));
+    Deviation { shape, first, counts, largest, relative, ..Deviation::default() }
+}
+
+/// The distance of two numbers in ULP of f32 at the second one.
+pub fn ulps(x: f64, y: f64) -> f64 {
+    let exponent = ((y.abs().to_bits() >> 52) as i32 - 1023).max(-126);
+    let distance = (x - y).abs() / 2f64.powi(exponent - 23);
+    if distance.is_nan() { f64::INFINITY } else { distance }
+}
+
+impl Deviation {
+    /// Of each operation, forward and backward, all of its deviations together, in the order of their first one. The
+    /// relative one is the largest.
+    pub fn by_operation(all: &[Deviation]) -> Vec<Deviation> {
+        let mut sums: Vec<Deviation> = Vec::new();
+        for one in all {
+            let is_same = |sum: &&mut Deviation| {
+                (sum.operation, sum.is_backward) == (one.operation, one.is_backward)
+            };
+            let Some(sum) = sums.iter_mut().find(is_same) else {
+                sums.push(Deviation { shape: Vec::new(), ..one.clone() });
+                continue;
+            };
+            sum.counts.iter_mut().zip(&one.counts).for_each(|(sum, n)| *sum += n);
+            sum.largest = sum.largest.max(one.largest);
+            sum.relative = sum.relative.max(one.relative);
+        }
+        sums
+    }
+
+    /// The bound in ULP below which at least half of the elements are.
+    pub fn median(&self) -> f64 {
+        let half = self.counts.iter().sum::<usize>().div_ceil(2);
+        let mut sum = 0;
+        let at = self.counts.iter().position(|n| {
+            sum += n;
+            sum >= half
+        });
+        at.filter(|&at| at > 0).map_or(0.0, |at| 2f64.powi(at as i32 - 2))
+    }
+
+    /// A page of deviations: along the computation, and by operation.
+    pub fn page(title: &str, all: &[Deviation]) -> Page {
+        let operations = Deviation::by_operation(all);
+        let medians: Vec<f64> = operations.iter().map(Deviation::median).collect();
+        let data = serde_json::json!({ "all": all, "operations": operations, "medians": medians, "title": title });
+        Page::new(title, &data).script(include_str!("../assets/deviation.js"))
+    }
+}
