@@ -31,8 +31,11 @@ struct Value {
     operation: usize,
     /// The number of the event, if a rule delivered it.
     event: Option<usize>,
-    tensor: Box<dyn Fn() -> (Vec<usize>, Vec<f64>) + Send + Sync>,
+    tensor: Elements,
 }
+
+/// A tensor of f32 or f64: what returns its shape and its elements.
+type Elements = Box<dyn Fn() -> (Vec<usize>, Vec<f64>) + Send + Sync>;
 
 /// How far two values are apart.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -153,10 +156,9 @@ impl Values {
     }
 }
 
-/// What copies the elements of a tensor of f32 or f64, which shares their memory until then.
-fn kept(x: &dyn Any) -> Option<Box<dyn Fn() -> (Vec<usize>, Vec<f64>) + Send + Sync>> {
-    type Copy = Box<dyn Fn() -> (Vec<usize>, Vec<f64>) + Send + Sync>;
-    fn of<T: Real>(x: &Tensor<T>) -> Copy {
+/// A tensor of f32 or f64, whose memory is shared.
+fn kept(x: &dyn Any) -> Option<Elements> {
+    fn of<T: Real>(x: &Tensor<T>) -> Elements {
         let x = x.clone();
         Box::new(move || (x.shape().to_vec(), x.to_vec().into_iter().map(T::to_f64).collect()))
     }

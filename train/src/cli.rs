@@ -2,6 +2,7 @@
 
 use crate::arena::Arena;
 use crate::attention::Attention;
+use crate::bisect::Bisect;
 use crate::compare::Compare;
 use crate::diff::Diff;
 use crate::evaluate::Evaluate;
@@ -46,6 +47,7 @@ pub enum Command {
     Xray(Xray),
     Attention(Attention),
     Replay(ReplayStep),
+    Bisect(Bisect),
     Diff(Diff),
     Compare(Compare),
     Grid(Grid),
@@ -93,7 +95,7 @@ pub fn introduce() {
     {program} resume                       go on with the latest run, if it was stopped
 
 Without --data, it trains on a generated text for about a minute and a half.
-Further commands: evaluate, xray, attention, replay, diff, compare, grid, scaling, arena.
+Further commands: evaluate, xray, attention, replay, bisect, diff, compare, grid, scaling, arena.
 `{program} --help` says what they do, `{program} train --help` has all options of one."
     );
 }

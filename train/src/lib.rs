@@ -1,13 +1,14 @@
 //! Trains small language models, and shows what happens in them: the program `retrograd`.
 //!
 //! Each command is a file: `train`, `resume`, `sample`, `evaluate`, `xray`, `attention`, `replay`,
-//! `diff`, `compare`, `grid`, `scaling`, `arena`. `cli` lists them, and `flags` has the flags that they share. To read the
+//! `bisect`, `diff`, `compare`, `grid`, `scaling`, `arena`. `cli` lists them, and `flags` has the flags that they share. To read the
 //! code of a run: `training` (the loop), `session` (a step, an evaluation, a checkpoint), `text`, `run`
 //! (the contents of a checkpoint), `recipe` (the hyperparameters), then the rest. The step itself is
 //! [`retrograd::nn::training::Trainer`].
 
 mod arena;
 mod attention;
+mod bisect;
 mod checkpoints;
 mod cli;
 mod clock;
@@ -163,6 +164,7 @@ fn run(cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
         Command::Xray(args) => xray::xray(args),
         Command::Attention(args) => attention::attention(args),
         Command::Replay(args) => replay::replay(args),
+        Command::Bisect(args) => bisect::bisect(args),
         Command::Diff(args) => diff::diff(args),
         Command::Compare(args) => compare::compare(args),
     }

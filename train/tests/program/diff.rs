@@ -1,6 +1,8 @@
 //! Where runs part.
 
 use crate::program::{FAILED, Place, USAGE};
+use retrograd::nn::StateDict;
+use retrograd::nn::checkpoint::Checkpoint;
 use retrograd_support::browser::check_page;
 use std::fs;
 
@@ -58,4 +60,39 @@ fn a_step_beside_the_same_one_in_f64() {
     assert!(largest > 0.0 && largest < 64.0, "{out}");
     check_page(&place.path("run/f64-2.html"));
     place.fails("replay run 3 --precision f16", USAGE, &["[possible values: f64]"]);
+}
+
+#[test]
+fn the_first_step_at_which_a_condition_holds_is_found() {
+    let place = Place::new();
+    place.train("run", 40, "--keep-every 4 --mlp relu");
+    let logged = |name: &str, limit: f64| {
+        let log = place.log("run");
+        let found = log.iter().find(|line| line[name].as_f64().is_some_and(|x| x > limit));
+        format!("Step {}: ", found.unwrap()["step"])
+    };
+    let bisect = |condition: &str| place.ok(&format!("bisect run '{condition}'"));
+    let said = bisect("gradients>1.2");
+    assert!(said.starts_with(&logged("grad_norm", 1.2)) && said.contains("no step was"), "{said}");
+    assert!(bisect("loss>1e9").starts_with("At no step of the log"));
+    assert!(bisect("nonfinite").contains("is finite, too"));
+    // The same run, with all checkpoints: the norm of these weights grows.
+    place.train("all", 40, "--keep-every 1 --mlp relu");
+    let norm = |step: u64| {
+        let file = place.path(&format!("all/checkpoint-{step}.safetensors"));
+        let weights: StateDict = Checkpoint::load(file).unwrap().get("model").unwrap();
+        f64::from(weights["transformer.h.0.mlp.c_fc.weight"].square().sum(..).item()).sqrt()
+    };
+    let limit = norm(22).midpoint(norm(23));
+    let first = (1..=40).find(|&step| norm(step) > limit).unwrap();
+    let said = bisect(&format!("weight:h.0.mlp.c_fc.weight>{limit}"));
+    assert_eq!(first, 23);
+    assert!(said.starts_with("Step 23: norm ") && said.contains("7 of 40 steps were"), "{said}");
+    assert!(bisect("gradient:wte.weight>1e9").starts_with("At no step. "));
+    assert!(bisect("dead:h.1.mlp.c_fc.weight").starts_with("At no step. "));
+    place.train("dead", 20, "--keep-every 4 --mlp relu --lr 0.1");
+    let said = place.ok("bisect dead dead:h.1.mlp.c_fc.weight");
+    assert!(said.contains(" rows or columns of the gradient are 0, of transformer.h.1"), "{said}");
+    place.fails("bisect run gradient:w>1", USAGE, &["0 parameters end in \"w\"; there are "]);
+    place.fails("bisect run loss", USAGE, &["not one of loss>X, gradients>X, "]);
 }
