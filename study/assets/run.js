@@ -111,6 +111,15 @@ const run = (() => {
       let chart;
       const mark = () => chart.moveTo(kit.get("look") === undefined ? undefined : place(data, Number(kit.get("look"))));
       kit.on((now, before) => { if (now.look !== before.look) mark(); });
+      body.append(h("p", { id: "step-again", class: "soft small" }, "A click on the chart names the commands that compute the step again."));
+      kit.test("a click names the step with the largest loss there", ({ assert }) => {
+        const { step, loss } = data.series, i = step.length >> 1, values = loss.high ?? loss.mean;
+        if (!step.length || values[i] === null) return 0;
+        stepNear(data, loss, axis().of(data.series, data)[i]);
+        const [, named] = document.querySelector("#step-again code").textContent.match(/ (\d+) --xray/);
+        assert(values[step.indexOf(Number(named))] >= values[i], named);
+        return 1;
+      });
       axes(body, data.tokens_per_step > 0, () => {
         const calm = 1.1 * Math.max(largest(data.evaluations.loss.mean), data.levels?.uniform ?? 0, Number(data.series.smoothed.find(x => x !== null) ?? 0));
         const end = calm > 0 ? cut(data.series.loss.high ?? data.series.loss.mean, calm) : null;
@@ -121,12 +130,25 @@ const run = (() => {
             { name: "smoothed", x: axis().of(data.series, data), y: data.series.smoothed, color: "var(--c0)", width: 2 },
             { name: "held-out", x: axis().of(data.evaluations, data), y: data.evaluations.loss.mean, low: data.evaluations.loss.low, high: data.evaluations.loss.high, color: "var(--c1)", width: 2, points: data.evaluations.step.length <= 100 },
           ].filter(one => one.x.length),
-          pick: x => pickLook(data, x),
+          pick: x => { pickLook(data, x); stepNear(data, data.series.loss, x); },
         });
         mark();
         return h("div", {}, chart.element, end && cutNote("Losses of batches go", end, loss));
       });
     });
+  }
+
+  // How the steps near a place on the axis that is shown are computed again: the one with the largest value.
+  function stepNear(data, column, x) {
+    const { step } = data.series, places = axis().of(data.series, data), values = column.high ?? column.mean;
+    const width = Math.abs(places[places.length - 1] - places[0]) / 100;
+    const near = step.map((_, i) => i).filter(i => Math.abs(places[i] - x) <= width && values[i] !== null);
+    if (!near.length) return;
+    const at = near.reduce((a, b) => values[b] > values[a] ? b : a);
+    document.getElementById("step-again").replaceChildren(
+      `Step ${column.high ? "about " : ""}${count(step[at])}: `, h("code", {}, `retrograd replay ${data.title} ${step[at]} --xray`), " computes it again; ",
+      h("code", {}, `retrograd blame ${data.title} ${step[at]}`), " shows its sequences; ",
+      h("a", { href: `xray-${step[at] - 1}.html` }, "its page"), ", if that was written.");
   }
 
   function rates(data) {
@@ -142,7 +164,7 @@ const run = (() => {
       const perSecond = data.tokens_per_step > 0 && { mean: series.step_seconds.mean.map(rate), low: series.step_seconds.high?.map(rate), high: series.step_seconds.low?.map(rate) };
       const draw = () => {
         const chart = (title, column, options, color, note) => h("div", {}, h("h3", {}, title), kit.lineChart({
-          ...shared(), height: 190, ...options,
+          ...shared(), height: 190, pick: x => stepNear(data, column, x), ...options,
           series: [{ name: title, x: axis().of(series, data), y: column.mean, low: column.low, high: column.high, color: `var(--c${color})`, width: 1.4 }],
         }).element, note);
         const usual = series.step_seconds.mean.filter(x => x !== null).sort((a, b) => a - b)[series.step.length >> 1];
