@@ -88,6 +88,12 @@ pub fn pool_clear() {
     }
 }
 
+/// Returns all kept blocks to the allocator, and counts the peak from the bytes that are live now.
+pub fn pool_reset() {
+    pool_clear();
+    PEAK.store(LIVE.load(Relaxed), Relaxed);
+}
+
 /// Smallest class whose blocks hold `bytes` (at least one cache line).
 fn class_of(bytes: usize) -> usize {
     let lines = bytes.div_ceil(ALIGN).max(1);

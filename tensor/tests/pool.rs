@@ -5,7 +5,7 @@
 mod common;
 
 use common::Rng;
-use retrograd_tensor::storage::{PoolStats, pool_clear, pool_stats};
+use retrograd_tensor::storage::{PoolStats, pool_clear, pool_reset, pool_stats};
 use retrograd_tensor::{ErrorKind, Tensor, with_threads};
 use std::sync::{Mutex, MutexGuard};
 
@@ -68,6 +68,9 @@ fn loops_allocate_nothing_after_a_change_of_sizes() {
         assert_eq!(after.fresh, before.fresh, "{rows} rows of {width}");
         assert!(after.kept <= after.peak, "{after:?}");
     }
+    pool_reset();
+    let reset = pool_stats();
+    assert_eq!((reset.kept, reset.peak), (0, reset.live));
 }
 
 /// The statistics when they no longer change: a thread that worked for an earlier test may free its

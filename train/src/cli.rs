@@ -15,6 +15,7 @@ use crate::sample::Sample;
 use crate::scaling::Scaling;
 use crate::train::Train;
 use crate::values::size;
+use crate::versus::Versus;
 use crate::xray::Xray;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -51,6 +52,7 @@ pub enum Command {
     Diff(Diff),
     Compare(Compare),
     Grid(Grid),
+    Versus(Versus),
     Scaling(Scaling),
     Arena(Arena),
 }
@@ -58,7 +60,8 @@ pub enum Command {
 /// The flags that `-h` shows, besides those without a heading; `--help` shows all.
 fn is_usual(command: &str, flag: &str) -> bool {
     match flag {
-        "steps" | "batch" | "context" | "layers" | "heads" | "width" | "lr" | "attention" => true,
+        "heads" | "attention" => command != "versus",
+        "steps" | "batch" | "context" | "layers" | "width" | "lr" => true,
         "seed" | "minutes" => command == "train",
         "temperature" | "top_k" | "stop" => command == "sample",
         _ => false,
@@ -95,7 +98,7 @@ pub fn introduce() {
     {program} resume                       go on with the latest run, if it was stopped
 
 Without --data, it trains on a generated text for about a minute and a half.
-Further commands: evaluate, xray, attention, replay, bisect, diff, compare, grid, scaling, arena.
+Further commands: evaluate, xray, attention, replay, bisect, diff, compare, grid, versus, scaling, arena.
 `{program} --help` says what they do, `{program} train --help` has all options of one."
     );
 }

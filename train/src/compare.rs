@@ -10,7 +10,8 @@ use crate::page::restored;
 use crate::stop::{OrFailed, Result, failed};
 use clap::Args;
 use retrograd::nn::checkpoint::Checkpoint;
-use retrograd::study::{RunPage, RunStatus, compare_runs};
+use retrograd::study::{RunPage, RunStatus, compare_pairs, compare_runs};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Write a page that compares runs: losses, recipes, samples
@@ -32,13 +33,13 @@ pub fn compare(args: &Compare) -> Result<()> {
     if args.out.is_dir() {
         return failed(format!("{path} is a folder; --out is the file of the page"));
     }
-    write(&args.runs, &args.out)?;
+    write(&args.runs, &args.out, None)?;
     say!("The page is {path}");
     Ok(())
 }
 
-/// Writes the page of the runs in these folders.
-pub fn write(folders: &[PathBuf], path: &Path) -> Result<()> {
+/// Writes the page of the runs in these folders, with the result of `versus` if they are pairs.
+pub fn write(folders: &[PathBuf], path: &Path, pairs: Option<Value>) -> Result<()> {
     let (mut runs, mut notes) = (Vec::new(), Vec::new());
     for folder in folders {
         match run(folder, &mut notes) {
@@ -57,9 +58,11 @@ pub fn write(folders: &[PathBuf], path: &Path) -> Result<()> {
         1 => "One training run".to_string(),
         n => format!("{n} training runs"),
     };
-    compare_runs(&title, &runs, &notes)
-        .write(path)
-        .or_failed(format!("cannot write {}", path.display()))
+    let page = match pairs {
+        None => compare_runs(&title, &runs, &notes),
+        Some(pairs) => compare_pairs(&runs, &notes, pairs),
+    };
+    page.write(path).or_failed(format!("cannot write {}", path.display()))
 }
 
 /// The run in a folder, or why it cannot be shown. What is missing in it is added to `notes`.

@@ -5,7 +5,6 @@ use crate::folder::Folder;
 use crate::line::{Done, Evaluation, Line, Metrics, Step};
 use crate::log::Log;
 use crate::output::{note, say};
-use crate::presets::Preset;
 use crate::progress::duration;
 use crate::recipe::Recipe;
 use crate::run::Run;
@@ -13,12 +12,10 @@ use crate::sample::{note_speed, print_sample, prompts};
 use crate::session::Session;
 use crate::signals;
 use crate::stop::Result;
-use clap::ValueEnum;
 use indicatif::{HumanBytes, HumanCount};
 use retrograd::nn::StateDict;
 use retrograd::nn::training::Purpose;
 use retrograd::prelude::*;
-use serde_json::Value;
 
 /// Evaluates, on all ranks; then rank 0 samples.
 pub fn finish(
@@ -139,25 +136,6 @@ fn note_if_overfitted(log: &Log, folder: &Folder) {
     }
 }
 
-/// The flags of `train` for a recipe: the preset that is nearest to it, and what differs.
-fn flags_of(recipe: &Recipe) -> String {
-    let differing = |preset: &&Preset| preset.recipe().differing(recipe);
-    let preset = Preset::value_variants().iter().min_by_key(|preset| differing(preset).len());
-    let preset = preset.expect("there are presets");
-    let flag = |(name, _, value): (String, Value, Value)| match value {
-        // A flag cannot say it.
-        Value::Null => String::new(),
-        Value::String(text) => format!(" --{name} {}", quoted(&text)),
-        // The parts of rotary positions are fixed.
-        Value::Object(parts) => {
-            format!(" --{name} {}", parts.keys().next().map_or("", String::as_str))
-        }
-        value => format!(" --{name} {value}"),
-    };
-    let changed = differing(&preset).into_iter().filter(|(name, ..)| name != "config");
-    format!(" --preset {}{}", preset.name(), changed.map(flag).collect::<String>())
-}
-
 /// Prints the files of the run, and commands to try next.
 fn print_next_commands(Session { run, text, folder, .. }: &Session<'_>, prompt: &str) {
     say!(
@@ -172,7 +150,9 @@ fn print_next_commands(Session { run, text, folder, .. }: &Session<'_>, prompt: 
     let Recipe { layers, heads, width, .. } = run.recipe;
     // Rotary positions need heads of an even width.
     let (layers, width) = (layers + 2, (width * 3 / 2).next_multiple_of(2 * heads));
-    let larger = flags_of(&Recipe { layers, width, ..run.recipe.clone() });
+    let larger = Recipe { layers, width, ..run.recipe.clone() }.flags().into_iter();
+    let larger: String =
+        larger.map(|(name, value)| format!(" --{name} {}", quoted(&value))).collect();
     let file = text.source.file.as_ref();
     let data = file.map_or_else(String::new, |file| {
         format!(" --data {}", quoted(&file.display().to_string()))

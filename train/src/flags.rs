@@ -68,6 +68,10 @@ pub struct NewRun {
     #[arg(help_heading = HYPERPARAMETERS)]
     pub budget: Option<f64>,
 
+    /// The run whose initial weights this one shares, where name and shape agree.
+    #[arg(skip)]
+    pub base: Option<Box<NewRun>>,
+
     #[command(flatten)]
     given: RecipeFlags,
 }

@@ -6,6 +6,7 @@ use crate::flags::{NewRun, RunFlags};
 use crate::folder::Folder;
 use crate::line::{Done, Line, PerByte};
 use crate::output::{note, say, silently};
+use crate::paired::Paired;
 use crate::progress::duration;
 use crate::ranks::Ranks;
 use crate::resume;
@@ -52,12 +53,12 @@ struct TrainLine {
     quiet: bool,
 }
 
-/// A run of the grid.
-struct Point {
+/// A run of a grid.
+pub struct Point {
     /// The flags that vary, as `lr=1e-3,seed=2`.
-    name: String,
-    folder: PathBuf,
-    args: Train,
+    pub name: String,
+    pub folder: PathBuf,
+    pub args: Train,
 }
 
 /// The result of a run, or why it failed.
@@ -107,7 +108,7 @@ pub fn grid(args: &Grid, line: &[OsString], ranks: &Ranks) -> Result<()> {
         if !args.run.no_page {
             let folders: Vec<PathBuf> = points.iter().map(|point| point.folder.clone()).collect();
             let path = root.join("compare.html");
-            match silently(|| compare::write(&folders, &path)) {
+            match silently(|| compare::write(&folders, &path, None)) {
                 Ok(()) => note!("The page of all runs is {}", path.display()),
                 Err(why) => note!("warning: {}", why.text),
             }
@@ -143,19 +144,37 @@ fn points(args: &Grid, line: &[OsString]) -> Result<Vec<Point>> {
         }
         combinations = longer;
     }
-    combinations.iter().map(|flags| point(flags, args, line)).collect()
+    let points = combinations.iter().map(|flags| combination(flags, args, line));
+    let mut points = points.collect::<Result<Vec<Point>>>()?;
+    // The first weights are those of the first row with the same seed, where name and shape agree.
+    for i in 1..points.len() {
+        let (name, seed) = without_seed(&points[i].name);
+        let first = points.iter().find(|first| without_seed(&first.name).1 == seed);
+        let first = first.filter(|first| without_seed(&first.name).0 != name);
+        points[i].args.new.base = first.map(|first| Box::new(first.args.new.clone()));
+    }
+    Ok(points)
 }
 
 /// The run with these flags, beside those of the command line.
-fn point(flags: &[(&str, &str)], args: &Grid, line: &[OsString]) -> Result<Point> {
+fn combination(flags: &[(&str, &str)], args: &Grid, line: &[OsString]) -> Result<Point> {
     let parts: Vec<String> = flags.iter().map(|(flag, value)| format!("{flag}={value}")).collect();
     // A name of a file.
     let name = parts.join(",").replace(['/', '\\'], "_");
-    let folder = args.out.join(&name);
-    let mut train: Vec<OsString> = vec!["train".into()];
-    train.extend(common(args, &line[2..]));
-    train.extend(flags.iter().map(|(flag, value)| format!("--{flag}={value}").into()));
-    train.extend(["--out".into(), folder.clone().into_os_string()]);
+    let values: Vec<OsString> = args.values.iter().map(Into::into).collect();
+    let words = without(&line[2..], &["--out"], &values).into_iter();
+    let flags = flags.iter().map(|(flag, value)| format!("--{flag}={value}").into());
+    point(name.clone(), args.out.join(name), words.chain(flags))
+}
+
+/// The run with these flags of `train`, which keeps no checkpoints by default.
+pub fn point(
+    name: String,
+    folder: PathBuf,
+    flags: impl Iterator<Item = OsString>,
+) -> Result<Point> {
+    let train = ["train".into(), "--out".into(), folder.clone().into_os_string()];
+    let train = train.into_iter().chain(flags);
     let TrainLine { train: mut args, .. } = TrainLine::try_parse_from(train).or_else(|e| {
         let text = e.to_string();
         usage(format!("{name}: {}", text.trim_start_matches("error: ").trim_end()))
@@ -164,14 +183,16 @@ fn point(flags: &[(&str, &str)], args: &Grid, line: &[OsString]) -> Result<Point
     Ok(Point { name, folder, args })
 }
 
-/// The arguments without the values of the grid and `--out`.
-fn common(args: &Grid, line: &[OsString]) -> Vec<OsString> {
+/// The arguments without some flags and their values, and without some words.
+pub fn without(line: &[OsString], flags: &[&str], words: &[OsString]) -> Vec<OsString> {
     let (mut all, mut kept) = (line.iter(), Vec::new());
     while let Some(argument) = all.next() {
         let text = argument.to_string_lossy();
-        if text == "--out" {
+        if flags.contains(&&*text) {
             all.next();
-        } else if !text.starts_with("--out=") && !args.values.contains(&text.to_string()) {
+        } else if !text.split_once('=').is_some_and(|(flag, _)| flags.contains(&flag))
+            && !words.contains(argument)
+        {
             kept.push(argument.clone());
         }
     }
@@ -179,7 +200,7 @@ fn common(args: &Grid, line: &[OsString]) -> Vec<OsString> {
 }
 
 /// Trains a run, unless it is finished.
-fn run(Point { folder, args, .. }: &Point) -> Result<Done> {
+pub fn run(Point { folder, args, .. }: &Point) -> Result<Done> {
     let (ranks, out) = (Ranks::alone(), Some(&**folder));
     let new @ NewRun { data, preset, .. } = &args.new;
     let steps = new.given("steps").copied();
@@ -200,12 +221,39 @@ fn run(Point { folder, args, .. }: &Point) -> Result<Done> {
 }
 
 /// The result of a finished run.
-fn finished(folder: &Path) -> Option<Done> {
+pub fn finished(folder: &Path) -> Option<Done> {
     let log = files::read(&Folder::from(folder.to_path_buf()).log()).ok()?;
     String::from_utf8(log).ok()?.lines().rev().find_map(|line| match Line::read(line) {
         Ok(Line::Done(done)) => Some(done),
         _ => None,
     })
+}
+
+/// The name of a point without its seed, and the seed.
+fn without_seed(name: &str) -> (String, Option<&str>) {
+    let parts = name.split(',');
+    let (seeds, others): (Vec<&str>, Vec<&str>) = parts.partition(|p| p.starts_with("seed="));
+    (others.join(","), seeds.first().copied())
+}
+
+/// The recipes other than that of the first row, against it: their losses in pairs with the same seed.
+fn against_first(points: &[Point], outcomes: &[Outcome]) -> Vec<(String, Paired)> {
+    let loss = |outcome: &Outcome| {
+        let (name, seed) = without_seed(&points[outcome.index].name);
+        Some((name, seed?.to_string(), outcome.result.as_ref().ok()?.val_loss))
+    };
+    let losses: Vec<_> = outcomes.iter().filter_map(loss).collect();
+    let (first, _) = without_seed(&points[0].name);
+    let mut differences: Vec<(String, Vec<f64>)> = Vec::new();
+    for (name, seed, loss) in losses.iter().filter(|(name, ..)| *name != first) {
+        let Some(base) = losses.iter().find(|(n, s, _)| *n == first && s == seed) else { continue };
+        match differences.iter_mut().find(|(other, _)| other == name) {
+            Some((_, all)) => all.push(loss - base.2),
+            None => differences.push((name.clone(), vec![loss - base.2])),
+        }
+    }
+    let several = differences.into_iter().filter(|(_, all)| all.len() > 1);
+    several.map(|(name, all)| (name, Paired::of(&all))).collect()
 }
 
 /// Prints a table, and writes it as `grid.csv`.
@@ -236,6 +284,10 @@ fn report(points: &[Point], outcomes: &[Outcome], root: &Path) -> Result<()> {
                 csv += &format!("\"{name}\",,,,,,\"{}\"\n", why.replace('"', "'"));
             }
         }
+    }
+    for (name, paired) in against_first(points, outcomes) {
+        let (verdict, Paired { mean, pairs, .. }) = (paired.verdict(&name), paired);
+        say!("{verdict}: {mean:+.4} nats per token beside the first row, in {pairs} pairs");
     }
     let path = root.join("grid.csv");
     let written = fs::create_dir_all(root).and_then(|()| fs::write(&path, csv));

@@ -1,7 +1,7 @@
 //! Trains small language models, and shows what happens in them: the program `retrograd`.
 //!
 //! Each command is a file: `train`, `resume`, `sample`, `evaluate`, `xray`, `attention`, `replay`,
-//! `bisect`, `diff`, `compare`, `grid`, `scaling`, `arena`. `cli` lists them, and `flags` has the flags that they share. To read the
+//! `bisect`, `diff`, `compare`, `grid`, `versus`, `scaling`, `arena`. `cli` lists them, and `flags` has the flags that they share. To read the
 //! code of a run: `training` (the loop), `session` (a step, an evaluation, a checkpoint), `text`, `run`
 //! (the contents of a checkpoint), `recipe` (the hyperparameters), then the rest. The step itself is
 //! [`retrograd::nn::training::Trainer`].
@@ -30,6 +30,7 @@ mod looks;
 pub mod memory;
 mod output;
 mod page;
+mod paired;
 mod past;
 mod presets;
 mod pretrained;
@@ -51,6 +52,7 @@ mod tokenizer;
 mod train;
 mod training;
 mod values;
+mod versus;
 pub mod watch;
 mod xray;
 
@@ -166,6 +168,7 @@ fn run(cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
         Command::Replay(args) => replay::replay(args),
         Command::Bisect(args) => bisect::bisect(args),
         Command::Diff(args) => diff::diff(args),
+        Command::Versus(args) => versus::versus(args, line),
         Command::Compare(args) => compare::compare(args),
     }
 }

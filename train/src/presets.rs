@@ -4,6 +4,7 @@ use crate::recipe::{OptimizerKind, Recipe, ScheduleKind};
 use clap::ValueEnum;
 use retrograd::nn::MlpKind;
 use retrograd::prelude::*;
+use serde_json::Value;
 
 /// A named recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -95,6 +96,24 @@ impl Preset {
 }
 
 impl Recipe {
+    /// The flags of `train` for this recipe, with their values: the preset that is nearest to it, and what differs.
+    pub fn flags(&self) -> Vec<(String, String)> {
+        let differing = |preset: &&Preset| preset.recipe().differing(self);
+        let preset = Preset::value_variants().iter().min_by_key(|preset| differing(preset).len());
+        let preset = preset.expect("there are presets");
+        let flag = |(name, _, value): (String, Value, Value)| match value {
+            // A flag cannot say it.
+            Value::Null => None,
+            Value::String(text) => Some((name, text)),
+            // The parts of rotary positions are fixed.
+            Value::Object(parts) => Some((name, parts.keys().next().cloned().unwrap_or_default())),
+            value => Some((name, value.to_string())),
+        };
+        let changed = differing(&preset).into_iter().filter(|(name, ..)| name != "config");
+        let preset = ("preset".to_string(), preset.name());
+        std::iter::once(preset).chain(changed.filter_map(flag)).collect()
+    }
+
     /// The recipe with the parts of a configuration.
     pub fn with_parts(self, parts: GptConfig) -> Recipe {
         let GptConfig { attention, key_heads, qk_norm, norm, mlp, positions, .. } = parts;

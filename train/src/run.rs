@@ -116,6 +116,17 @@ impl Run {
         Ok(())
     }
 
+    /// Takes over the weights of another run whose names and shapes agree.
+    pub fn share_weights(&mut self, other: &Run) -> Result<()> {
+        let mut weights = self.model.state_dict();
+        for (name, weight) in other.model.state_dict() {
+            if let Some(own) = weights.get_mut(&name).filter(|own| own.shape() == weight.shape()) {
+                *own = weight;
+            }
+        }
+        self.model.load_state_dict(&weights).or_failed("cannot share weights")
+    }
+
     /// Changes the number of steps. The schedule is that of a run of so many steps, from here on.
     pub fn change_steps(&mut self, steps: u64) {
         let change = ChangedSteps { at: self.step, before: self.recipe.steps, after: steps };

@@ -221,6 +221,9 @@ pub fn new_run(args: &NewRun) -> Result<(Run, Text, Corpus)> {
     if let Some(parent) = &parent {
         run.init_from(&parent.run, &parent.name)?;
     }
+    if let (Some(base), None) = (&args.base, &parent) {
+        run.share_weights(&new_run(base)?.0)?;
+    }
     run.clock = args.minutes.map(Clock::minutes);
     if let Some(budget) = args.budget {
         let each = page::flops(&run);

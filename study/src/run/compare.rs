@@ -3,7 +3,13 @@
 use super::json::bounded;
 use super::{RunPage, json, scripts};
 use crate::Page;
-use serde_json::json;
+use serde_json::{Value, json};
+
+/// A page of pairs of runs: A and B of the first pair, of the second one, and so on. `pairs` has their results, as
+/// `retrograd versus` writes them.
+pub fn compare_pairs(runs: &[RunPage], notes: &[String], pairs: Value) -> Page {
+    page("A and B in pairs", runs, notes, pairs)
+}
 
 /// A page with several runs: their losses over steps, time and tokens, the differences of their recipes, their
 /// results, and their last samples side by side. `notes` are sentences about what could not be shown.
@@ -20,6 +26,10 @@ use serde_json::json;
 /// assert!(html.contains("lr 0.2"));
 /// ```
 pub fn compare_runs(title: &str, runs: &[RunPage], notes: &[String]) -> Page {
+    page(title, runs, notes, Value::Null)
+}
+
+fn page(title: &str, runs: &[RunPage], notes: &[String], pairs: Value) -> Page {
     let data = bounded(|size| {
         let each = json::Size {
             points: (size.points / runs.len().max(1)).clamp(50, 1000),
@@ -28,7 +38,7 @@ pub fn compare_runs(title: &str, runs: &[RunPage], notes: &[String]) -> Page {
             weights: 0,
         };
         let runs: Vec<_> = runs.iter().map(|run| run.json(each, 0.0)).collect();
-        json!({ "compare": 1, "title": title, "runs": runs, "notes": notes })
+        json!({ "compare": 1, "title": title, "runs": runs, "notes": notes, "pairs": pairs })
     });
     scripts(Page::new(title, &data))
 }

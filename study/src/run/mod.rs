@@ -8,7 +8,7 @@ mod looks;
 mod verdict;
 
 pub use baselines::Baselines;
-pub use compare::compare_runs;
+pub use compare::{compare_pairs, compare_runs};
 pub use looks::{HeadLook, RunLook};
 
 use crate::Page;

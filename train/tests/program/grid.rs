@@ -23,6 +23,11 @@ fn a_grid_trains_every_combination_and_goes_on_after_failures() {
     place.ok(&format!("train --lr 1e-3 --seed 2 --out alone {recipe}"));
     assert!(place.checkpoint("alone") == place.checkpoint("grid/lr=1e-3,seed=2"));
 
+    // Rows are compared with the first one, in pairs of seeds.
+    let pairs = place.ok(&format!("grid --out pairs {recipe} lr=1e-3,1e-4 seed=1,2,3,4,5,6"));
+    let said = "lr=1e-4 is worse, decided after 6 pairs: +0.";
+    assert!(pairs.contains(said) && pairs.contains("the first row, in 6 pairs"), "{pairs}");
+
     // Finished runs are not repeated.
     let written = || fs::metadata(place.path("grid/lr=1e-3,seed=1/log.jsonl")).unwrap().modified();
     let before = written().unwrap();

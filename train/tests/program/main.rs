@@ -23,3 +23,4 @@ mod signals;
 mod special_files;
 mod tokenizers;
 mod trace;
+mod versus;
