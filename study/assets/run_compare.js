@@ -19,7 +19,7 @@ run.compare = data => {
       const [low, high] = result.interval ?? [null, null], last = x.length;
       body.append(h("p", {}, h("strong", {}, verdict), `. B − A: ${number(result.mean, 4)} bits per byte; 95 % interval ${result.interval ? `${number(low, 4)} to ${number(high, 4)}` : "not bounded yet"}.`),
         kit.lineChart({
-          height: 220, legend: true, x: { title: "pair", format: i => pairs[Math.round(i) - 1] ? `seed ${pairs[Math.round(i) - 1].seed}` : "" }, y: { title: "bits per byte", format: x => number(x, 3) }, levels: [{ y: 0, name: "equal" }],
+          height: 220, legend: true, x: { title: "pair", format: i => pairs[i - 1] ? `seed ${pairs[i - 1].seed}` : "" }, y: { title: "bits per byte", format: x => number(x, 3) }, levels: [{ y: 0, name: "equal" }],
           series: [
             { name: "B − A", x, y: differences, color: "var(--c0)", points: true, width: 0 },
             { name: "mean and interval", x: [.9, last + .1], y: [result.mean, result.mean], low: [low, low], high: [high, high], color: "var(--c1)" },
