@@ -206,15 +206,25 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// As [`Trainer::step`].
     pub fn step_with(&mut self, callback: impl FnOnce(&Gradients)) -> Result<Step, TrainError> {
-        let lr = self.config.schedule.lr(self.steps);
         let shards = self.shards();
-        let (loss, mut grads) = self.strategy.gradients(shards.counts(), &|i| shards.loss(i));
+        let (loss, grads) = self.strategy.gradients(shards.counts(), &|i| shards.loss(i));
+        if loss.is_finite() {
+            callback(&grads);
+        }
+        self.step_by(loss, grads)
+    }
+
+    /// Takes the next step with these gradients instead of those of its batch, and a loss for the record.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`].
+    pub fn step_by(&mut self, loss: f32, mut grads: Gradients) -> Result<Step, TrainError> {
+        let lr = self.config.schedule.lr(self.steps);
         self.steps += 1;
         let loss = f64::from(loss);
         if !loss.is_finite() {
             return Err(TrainError::Loss(loss));
         }
-        callback(&grads);
         let grad_norm = self.strategy.clip_norm(&mut grads, self.config.clip);
         self.optimizer.set_lr(lr);
         let stepped = self.optimizer.step(&grads);
