@@ -2,6 +2,7 @@
 
 use crate::arena::Arena;
 use crate::attention::Attention;
+use crate::blame::Blame;
 use crate::compare::Compare;
 use crate::evaluate::Evaluate;
 use crate::flags::{RUN, program};
@@ -45,6 +46,7 @@ pub enum Command {
     Xray(Xray),
     Attention(Attention),
     Replay(ReplayStep),
+    Blame(Blame),
     Compare(Compare),
     Grid(Grid),
     Scaling(Scaling),
@@ -91,7 +93,7 @@ pub fn introduce() {
     {program} resume                       go on with the latest run, if it was stopped
 
 Without --data, it trains on a generated text for about a minute and a half.
-Further commands: evaluate, xray, attention, replay, compare, grid, scaling, arena.
+Further commands: evaluate, xray, attention, replay, blame, compare, grid, scaling, arena.
 `{program} --help` says what they do, `{program} train --help` has all options of one."
     );
 }

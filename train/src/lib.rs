@@ -1,13 +1,14 @@
 //! Trains small language models, and shows what happens in them: the program `retrograd`.
 //!
 //! Each command is a file: `train`, `resume`, `sample`, `evaluate`, `xray`, `attention`, `replay`,
-//! `compare`, `grid`, `scaling`, `arena`. `cli` lists them, and `flags` has the flags that they share. To read the
+//! `blame`, `compare`, `grid`, `scaling`, `arena`. `cli` lists them, and `flags` has the flags that they share. To read the
 //! code of a run: `training` (the loop), `session` (a step, an evaluation, a checkpoint), `text`, `run`
 //! (the contents of a checkpoint), `recipe` (the hyperparameters), then the rest. The step itself is
 //! [`retrograd::nn::training::Trainer`].
 
 mod arena;
 mod attention;
+mod blame;
 mod checkpoints;
 mod cli;
 mod clock;
@@ -162,6 +163,7 @@ fn run(cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
         Command::Xray(args) => xray::xray(args),
         Command::Attention(args) => attention::attention(args),
         Command::Replay(args) => replay::replay(args),
+        Command::Blame(args) => blame::blame(args),
         Command::Compare(args) => compare::compare(args),
     }
 }
