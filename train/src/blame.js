@@ -4,7 +4,7 @@ kit.start(data => {
   const { h, number, percent } = kit;
   const { sequences, step } = data, id = one => `sequence-${one.number}`;
   if (!Array.isArray(sequences)) throw new Error("its data is not that of a batch");
-  const signed = x => x === null ? "–" : (x > 0 ? "+" : "") + number(x, 3);
+  const signed = x => x === null ? "–" : (x > 0 ? "+" : "") + x.toFixed(5).replace("-", "−");
   const most = sequences.reduce((m, one) => one.losses.reduce((a, b) => Math.max(a, b), m), 1e-9);
   const table = kit.panel("batch", "The batch", [
     "The gradient of the step is the mean of the gradients of its sequences. Share of norms: the norm of a sequence's gradient, divided by the sum of these norms. Cosine: of a sequence's gradient and the sum of the others.",
