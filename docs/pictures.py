@@ -1,7 +1,6 @@
-"""Draws the pictures of README.md, BENCHMARKS.md and docs/*.md.
+"""Draws the pictures of README.md, docs/ARENA.md and BENCHMARKS.md.
 
 pictures.py run FOLDER                  docs/run.png and docs/xray.png, from the pages of `retrograd train` and `xray`
-pictures.py blame PAGE                  docs/blame.png, from a page of `retrograd blame`
 pictures.py arena [TABLE]               docs/arena.svg, from the table in docs/ARENA.md or another file
 pictures.py quality NAME=FOLDER [..]    docs/quality.svg: held-out loss of runs against training time
 
@@ -198,7 +197,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     kinds = parser.add_subparsers(dest="kind", required=True)
     kinds.add_parser("run").add_argument("folder", type=pathlib.Path)
-    kinds.add_parser("blame").add_argument("page", type=pathlib.Path)
     kinds.add_parser("arena").add_argument("table", nargs="?", default=DOCS / "ARENA.md")
     quality = kinds.add_parser("quality")
     quality.add_argument("runs", nargs="+", metavar="NAME=FOLDER")
@@ -209,9 +207,6 @@ def main():
         folder = args.folder.resolve()
         photograph(folder / "run.html", "run.png", 720)
         photograph(f"{next(folder.glob('xray-*.html'))}#event=255", "xray.png", 1040)
-        pictures = {}
-    elif args.kind == "blame":
-        photograph(args.page.resolve(), "blame.png", 840)
         pictures = {}
     elif args.kind == "arena":
         pictures = {"arena": arena(args.table)}

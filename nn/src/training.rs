@@ -201,30 +201,20 @@ impl<'a> Trainer<'a> {
         self.step_with(|_| ())
     }
 
-    /// [`Trainer::step`] with a callback, which sees the gradients of this process before they are clipped.
+    /// [`Trainer::step`] with a callback, which may change the gradients of this process before they are clipped.
     ///
     /// # Errors
     /// As [`Trainer::step`].
-    pub fn step_with(&mut self, callback: impl FnOnce(&Gradients)) -> Result<Step, TrainError> {
-        let shards = self.shards();
-        let (loss, grads) = self.strategy.gradients(shards.counts(), &|i| shards.loss(i));
-        if loss.is_finite() {
-            callback(&grads);
-        }
-        self.step_by(loss, grads)
-    }
-
-    /// Takes the next step with these gradients instead of those of its batch, and a loss for the record.
-    ///
-    /// # Errors
-    /// As [`Trainer::step`].
-    pub fn step_by(&mut self, loss: f32, mut grads: Gradients) -> Result<Step, TrainError> {
+    pub fn step_with(&mut self, callback: impl FnOnce(&mut Gradients)) -> Result<Step, TrainError> {
         let lr = self.config.schedule.lr(self.steps);
+        let shards = self.shards();
+        let (loss, mut grads) = self.strategy.gradients(shards.counts(), &|i| shards.loss(i));
         self.steps += 1;
         let loss = f64::from(loss);
         if !loss.is_finite() {
             return Err(TrainError::Loss(loss));
         }
+        callback(&mut grads);
         let grad_norm = self.strategy.clip_norm(&mut grads, self.config.clip);
         self.optimizer.set_lr(lr);
         let stepped = self.optimizer.step(&grads);

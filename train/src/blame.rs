@@ -8,17 +8,11 @@ use crate::stop::{OrFailed, Result, usage};
 use crate::xray;
 use clap::Args;
 use retrograd::autograd::per_sample;
-use retrograd::nn::training::Step;
 use retrograd::prelude::*;
 use retrograd::study::Page;
 use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
-
-/// The sequences without which the step is taken again, and the rows that are printed.
-const WITHOUT: usize = 3;
-const ROWS: usize = 12;
 
 /// Report which sequences of the batch of a step moved the weights, and which made the held-out loss worse
 ///
@@ -39,8 +33,6 @@ pub struct Blame {
     data: Option<PathBuf>,
 
     /// Take the step again without each of the N sequences with the largest gradients [default: 3]
-    ///
-    /// The held-out loss after it is compared with that after the step as it was.
     #[arg(long, value_name = "N")]
     without: Option<usize>,
 
@@ -54,7 +46,7 @@ pub struct Blame {
 }
 
 /// A sequence of the batch.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 struct Sequence {
     /// Its place in the batch, from 1.
     number: usize,
@@ -66,33 +58,27 @@ struct Sequence {
     cosine: Option<f64>,
     /// By how much it made the held-out loss after the step larger.
     effect: Option<f64>,
-    /// The first one is not predicted.
+    /// Of the tokens that are predicted.
     labels: Vec<String>,
     losses: Vec<f32>,
-    start: String,
 }
 
 /// Prints the sequences of a step, and writes the page.
 pub fn blame(args: &Blame) -> Result<()> {
     let past = Past::open(&args.run, args.data.as_deref())?;
     past.check_step(args.step)?;
-    let (name, n) = (past.folder.name(), args.step);
+    let (name, n, batch) = (past.folder.name(), args.step, past.run.recipe.batch);
     if !past.steps.contains_key(&n) {
         return usage(format!("the run in {name} has ended before step {n}, or failed in it"));
     }
-    let batch = past.run.recipe.batch;
     let without = match args.without {
-        Some(1..) if batch == 1 => {
-            return usage("a batch of one sequence has no step without it; --without 0 takes none");
-        }
+        Some(1..) if batch == 1 => return usage("--without: the batch is a single sequence"),
         None if batch == 1 => 0,
-        asked => asked.unwrap_or(WITHOUT).min(batch),
+        asked => asked.unwrap_or(3).min(batch),
     };
-    let (step, held_out, sequences) =
-        with_matmul_precision(past.run.recipe.precision, || analyse(&past, n, without))?;
-    let sentence = sentence(&sequences[0]);
-    print(&sequences);
-    say!("{sentence}.");
+    let found = with_matmul_precision(past.run.recipe.precision, || analyse(&past, n, without));
+    let (step, sequences) = found?;
+    let sentence = print(&sequences);
     if args.no_page {
         return Ok(());
     }
@@ -101,21 +87,21 @@ pub fn blame(args: &Blame) -> Result<()> {
     make_folder_of(&path)?;
     let xray = xray::page_of(n - 1);
     let data = json!({
-        "title": format!("The batch of step {n} of {name}"),
+        "step": step,
         "sentence": sentence,
-        "step": { "loss": step.loss, "norm": step.grad_norm, "lr": step.lr, "held_out": held_out },
         "xray": path.with_file_name(&xray).exists().then_some(xray),
         "command": format!("retrograd replay {} {n} --xray", quoted(&name)),
         "sequences": sequences,
     });
-    let page = Page::new(&format!("Step {n} of {name}"), &data).script(include_str!("blame.js"));
-    page.write(&path).or_failed(format!("cannot write {}", path.display()))?;
+    let page = Page::new(&format!("The batch of step {n} of {name}"), &data);
+    let page = page.script(include_str!("blame.js")).write(&path);
+    page.or_failed(format!("cannot write {}", path.display()))?;
     say!("The page is {}", path.display());
     Ok(())
 }
 
-/// The step, the held-out loss after it, and the sequences of its batch, those with the largest gradients first.
-fn analyse(past: &Past, number: u64, without: usize) -> Result<(Step, f64, Vec<Sequence>)> {
+/// The step in words, and the sequences of its batch, those with the largest gradients first.
+fn analyse(past: &Past, number: u64, without: usize) -> Result<(String, Vec<Sequence>)> {
     let mut replay = past.replay()?;
     replay.go_to(number - 1)?;
     let trainer = &replay.session.trainer;
@@ -130,83 +116,62 @@ fn analyse(past: &Past, number: u64, without: usize) -> Result<(Step, f64, Vec<S
 
     let n = batch.tokens.size(0);
     sum.scale(n as f32);
-    let rest = |own: &Gradients| {
-        let mut rest = sum.clone();
-        rest.axpy(-1.0, own);
-        rest
+    let without_one = |own: &Gradients| {
+        let mut others = sum.clone();
+        others.axpy(-1.0, own);
+        others
     };
-    let losses = Mutex::new(vec![Vec::new(); n]);
-    let loss = |i| {
-        let each = shards.token_losses(i);
-        losses.lock().unwrap_or_else(PoisonError::into_inner)[i] = each.value().to_vec();
-        each.mean(..)
-    };
-    let gradients =
-        per_sample(n, loss, |own| (own.norm(), (n > 1).then(|| own.cosine(&rest(&own)))));
+    let loss = |i| shards.token_losses(i).mean(..);
+    let cosine = |own: &Gradients| (n > 1).then(|| own.cosine(&without_one(own)));
+    let gradients = per_sample(n, loss, |own| (own.norm(), cosine(&own)));
     let norms: f64 = gradients.iter().map(|(norm, _)| norm).sum();
-    let losses = losses.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let sequence = |(i, ((norm, cosine), losses)): (usize, (_, Vec<f32>))| {
+    let sequence = |(i, (norm, cosine))| {
+        let losses = no_grad(|| shards.token_losses(i)).value().to_vec();
         let loss = losses.iter().map(|&x| f64::from(x)).sum::<f64>() / losses.len() as f64;
-        let (tokens, targets) = (batch.tokens.select(0, i), batch.targets.select(0, i).to_vec());
-        let tokens: Vec<i64> = tokens.to_vec().into_iter().take(1).chain(targets).collect();
-        let tokenizer = &past.run.tokenizer;
-        Sequence {
-            number: i + 1,
-            loss,
-            loss_share: loss / (step.loss * n as f64),
-            norm,
-            norm_share: norm / norms,
-            cosine,
-            effect: None,
-            labels: tokens.iter().map(|&token| tokenizer.label(token)).collect(),
-            losses,
-            start: tokenizer.decode(&tokens).chars().take(40).collect(),
-        }
+        let targets = batch.targets.select(0, i).to_vec().into_iter();
+        let labels = targets.map(|token| past.run.tokenizer.label(token)).collect();
+        let (loss_share, norm_share) = (loss / (step.loss * n as f64), norm / norms);
+        let (number, effect) = (i + 1, None);
+        Sequence { number, loss, loss_share, norm, norm_share, cosine, effect, labels, losses }
     };
-    let each = gradients.into_iter().zip(losses).enumerate();
-    let mut sequences: Vec<Sequence> = each.map(sequence).collect();
+    let mut sequences: Vec<Sequence> = gradients.into_iter().enumerate().map(sequence).collect();
     sequences.sort_by(|a, b| b.norm.total_cmp(&a.norm));
 
     for sequence in &mut sequences[..without] {
-        let mut others = rest(&shards.token_losses(sequence.number - 1).mean(..).backward());
-        let count = (n - 1) as f64;
-        others.scale((1.0 / count) as f32);
-        let loss = (step.loss * n as f64 - sequence.loss) / count;
-        let stepped = session.trainer.step_by(loss as f32, others);
+        let mut others = without_one(&loss(sequence.number - 1).backward());
+        others.scale(1.0 / (n - 1) as f32);
+        let stepped = session.trainer.step_with(|grads| *grads = others);
         stepped.or_failed(format!("the step without sequence {} fails", sequence.number))?;
         sequence.effect = Some(held_out - session.evaluate()?.val_loss);
         session.trainer.load(&before).or_failed("cannot go back")?;
     }
-    Ok((step, held_out, sequences))
+    let words = format!(
+        "loss {:.4}, gradient norm {:.4}, learning rate {:.2e}; held-out loss after the step {held_out:.4}",
+        step.loss, step.grad_norm, step.lr
+    );
+    Ok((words, sequences))
 }
 
-/// What the first sequence has done.
-fn sentence(first: &Sequence) -> String {
-    let share = 100.0 * first.norm_share;
-    let text = format!("Sequence {} has {share:.0} % of the gradient norms", first.number);
-    let Some(effect) = first.effect else { return text };
-    let (size, side) = (effect.abs(), if effect > 0.0 { "lower" } else { "higher" });
-    format!("{text}; without it the held-out loss after the step is {size:.4} {side}")
-}
-
-/// Prints a table of the first sequences.
-fn print(sequences: &[Sequence]) {
-    let or = |x: Option<String>| x.unwrap_or_else(|| "–".into());
+/// Prints a table of the first sequences, and a sentence about the first one, which it returns.
+fn print(sequences: &[Sequence]) -> String {
     say!("rank  sequence     loss  of losses  of gradient norms  cosine  on held-out loss  text");
-    for (i, one) in sequences.iter().take(ROWS).enumerate() {
+    for (rank, one) in (1..=12).zip(sequences) {
+        let Sequence { number, loss, .. } = one;
+        let (of_losses, of_norms) = (100.0 * one.loss_share, 100.0 * one.norm_share);
+        let cosine = one.cosine.map_or("–".into(), |x| format!("{x:.3}"));
+        let effect = one.effect.map_or("–".into(), |x| format!("{x:+.5}"));
+        let text: String = one.labels.concat().chars().take(40).collect();
         say!(
-            "{:>4}  {:>8}  {:>7.4}  {:>7.1} %  {:>15.1} %  {:>6}  {:>16}  {:?}",
-            i + 1,
-            one.number,
-            one.loss,
-            100.0 * one.loss_share,
-            100.0 * one.norm_share,
-            or(one.cosine.map(|x| format!("{x:.3}"))),
-            or(one.effect.map(|x| format!("{x:+.5}"))),
-            one.start
+            "{rank:>4}  {number:>8}  {loss:>7.4}  {of_losses:>7.1} %  {of_norms:>15.1} %  {cosine:>6}  {effect:>16}  {text:?}"
         );
     }
-    if sequences.len() > ROWS {
-        say!("and {} more, with smaller gradients", sequences.len() - ROWS);
-    }
+    let first = &sequences[0];
+    let (number, share) = (first.number, 100.0 * first.norm_share);
+    let effect = first.effect.map_or(String::new(), |x| {
+        let side = if x > 0.0 { "lower" } else { "higher" };
+        format!("; without it the held-out loss after the step is {:.4} {side}", x.abs())
+    });
+    let sentence = format!("Sequence {number} has {share:.0} % of the gradient norms{effect}.");
+    say!("{sentence}");
+    sentence
 }
