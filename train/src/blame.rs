@@ -54,8 +54,8 @@ struct Sequence {
     loss_share: f64,
     norm: f64,
     norm_share: f64,
-    /// Of its gradient and the sum of the gradients of the others.
-    cosine: Option<f64>,
+    /// Of its gradient and the sum of the gradients of the others, if there are any.
+    cosine: f64,
     /// By how much it made the held-out loss after the step larger.
     effect: Option<f64>,
     /// Of the tokens that are predicted.
@@ -71,21 +71,20 @@ pub fn blame(args: &Blame) -> Result<()> {
     if !past.steps.contains_key(&n) {
         return usage(format!("the run in {name} has ended before step {n}, or failed in it"));
     }
-    let without = match args.without {
-        Some(1..) if batch == 1 => return usage("--without: the batch is a single sequence"),
-        None if batch == 1 => 0,
-        asked => asked.unwrap_or(3).min(batch),
-    };
+    if batch == 1 && args.without.is_some_and(|n| n > 0) {
+        return usage("--without: the batch is a single sequence");
+    }
+    let without = if batch == 1 { 0 } else { args.without.unwrap_or(3).min(batch) };
     let found = with_matmul_precision(past.run.recipe.precision, || analyse(&past, n, without));
     let (step, sequences) = found?;
     let sentence = print(&sequences);
+    say!("{sentence}");
     if args.no_page {
         return Ok(());
     }
-    let default = || past.folder.join(&format!("blame-{}.html", n - 1));
-    let path = args.page.clone().unwrap_or_else(default);
+    let (xray, own) = (xray::page_of(n - 1), format!("blame-{}.html", n - 1));
+    let path = args.page.clone().unwrap_or_else(|| past.folder.join(&own));
     make_folder_of(&path)?;
-    let xray = xray::page_of(n - 1);
     let data = json!({
         "step": step,
         "sentence": sentence,
@@ -122,8 +121,7 @@ fn analyse(past: &Past, number: u64, without: usize) -> Result<(String, Vec<Sequ
         others
     };
     let loss = |i| shards.token_losses(i).mean(..);
-    let cosine = |own: &Gradients| (n > 1).then(|| own.cosine(&without_one(own)));
-    let gradients = per_sample(n, loss, |own| (own.norm(), cosine(&own)));
+    let gradients = per_sample(n, loss, |own| (own.norm(), own.cosine(&without_one(&own))));
     let norms: f64 = gradients.iter().map(|(norm, _)| norm).sum();
     let sequence = |(i, (norm, cosine))| {
         let losses = no_grad(|| shards.token_losses(i)).value().to_vec();
@@ -152,26 +150,22 @@ fn analyse(past: &Past, number: u64, without: usize) -> Result<(String, Vec<Sequ
     Ok((words, sequences))
 }
 
-/// Prints a table of the first sequences, and a sentence about the first one, which it returns.
+/// Prints a table of the first sequences; returns a sentence about the first one.
 fn print(sequences: &[Sequence]) -> String {
     say!("rank  sequence     loss  of losses  of gradient norms  cosine  on held-out loss  text");
     for (rank, one) in (1..=12).zip(sequences) {
-        let Sequence { number, loss, .. } = one;
+        let Sequence { number, loss, cosine, .. } = one;
         let (of_losses, of_norms) = (100.0 * one.loss_share, 100.0 * one.norm_share);
-        let cosine = one.cosine.map_or("–".into(), |x| format!("{x:.3}"));
         let effect = one.effect.map_or("–".into(), |x| format!("{x:+.5}"));
         let text: String = one.labels.concat().chars().take(40).collect();
         say!(
-            "{rank:>4}  {number:>8}  {loss:>7.4}  {of_losses:>7.1} %  {of_norms:>15.1} %  {cosine:>6}  {effect:>16}  {text:?}"
+            "{rank:>4}  {number:>8}  {loss:>7.4}  {of_losses:>7.1} %  {of_norms:>15.1} %  {cosine:>6.3}  {effect:>16}  {text:?}"
         );
     }
-    let first = &sequences[0];
-    let (number, share) = (first.number, 100.0 * first.norm_share);
-    let effect = first.effect.map_or(String::new(), |x| {
+    let (number, share) = (sequences[0].number, 100.0 * sequences[0].norm_share);
+    let effect = sequences[0].effect.map_or(String::new(), |x| {
         let side = if x > 0.0 { "lower" } else { "higher" };
         format!("; without it the held-out loss after the step is {:.4} {side}", x.abs())
     });
-    let sentence = format!("Sequence {number} has {share:.0} % of the gradient norms{effect}.");
-    say!("{sentence}");
-    sentence
+    format!("Sequence {number} has {share:.0} % of the gradient norms{effect}.")
 }
