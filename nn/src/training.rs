@@ -205,11 +205,11 @@ impl<'a> Trainer<'a> {
         self.step_with(|_| ())
     }
 
-    /// [`Trainer::step`] with a callback, which sees the gradients of this process before they are clipped.
+    /// [`Trainer::step`] with a callback, which may change the gradients of this process before they are clipped.
     ///
     /// # Errors
     /// As [`Trainer::step`].
-    pub fn step_with(&mut self, callback: impl FnOnce(&Gradients)) -> Result<Step, TrainError> {
+    pub fn step_with(&mut self, callback: impl FnOnce(&mut Gradients)) -> Result<Step, TrainError> {
         let lr = self.config.schedule.lr(self.steps);
         let shards = self.shards();
         let (loss, mut grads) = self.strategy.gradients(shards.counts(), &|i| shards.loss(i));
@@ -218,7 +218,7 @@ impl<'a> Trainer<'a> {
         if !loss.is_finite() {
             return Err(TrainError::Loss(loss));
         }
-        callback(&grads);
+        callback(&mut grads);
         let grad_norm = self.strategy.clip_norm(&mut grads, self.config.clip);
         self.optimizer.set_lr(lr);
         let stepped = self.optimizer.step(&grads);

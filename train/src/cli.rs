@@ -3,6 +3,7 @@
 use crate::arena::Arena;
 use crate::attention::Attention;
 use crate::bisect::Bisect;
+use crate::blame::Blame;
 use crate::compare::Compare;
 use crate::diff::Diff;
 use crate::evaluate::Evaluate;
@@ -50,6 +51,7 @@ pub enum Command {
     Replay(ReplayStep),
     Bisect(Bisect),
     Diff(Diff),
+    Blame(Blame),
     Compare(Compare),
     Grid(Grid),
     Versus(Versus),
@@ -98,7 +100,7 @@ pub fn introduce() {
     {program} resume                       go on with the latest run, if it was stopped
 
 Without --data, it trains on a generated text for about a minute and a half.
-Further commands: evaluate, xray, attention, replay, bisect, diff, compare, grid, versus, scaling, arena.
+Further commands: evaluate, xray, attention, replay, bisect, diff, blame, compare, grid, versus, scaling, arena.
 `{program} --help` says what they do, `{program} train --help` has all options of one."
     );
 }

@@ -1,14 +1,16 @@
 //! Trains small language models, and shows what happens in them: the program `retrograd`.
 //!
 //! Each command is a file: `train`, `resume`, `sample`, `evaluate`, `xray`, `attention`, `replay`,
-//! `bisect`, `diff`, `compare`, `grid`, `versus`, `scaling`, `arena`. `cli` lists them, and `flags` has the flags that they share. To read the
-//! code of a run: `training` (the loop), `session` (a step, an evaluation, a checkpoint), `text`, `run`
-//! (the contents of a checkpoint), `recipe` (the hyperparameters), then the rest. The step itself is
+//! `bisect`, `diff`, `blame`, `compare`, `grid`, `versus`, `scaling`, `arena`. `cli` lists them, and `flags`
+//! has the flags that they share. To read the code of a run: `training` (the loop), `session` (a step, an
+//! evaluation, a checkpoint), `text`, `run` (the contents of a checkpoint), `recipe` (the hyperparameters),
+//! then the rest; `past` is a run that is computed again. The step itself is
 //! [`retrograd::nn::training::Trainer`].
 
 mod arena;
 mod attention;
 mod bisect;
+mod blame;
 mod checkpoints;
 mod cli;
 mod clock;
@@ -169,6 +171,7 @@ fn run(cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
         Command::Bisect(args) => bisect::bisect(args),
         Command::Diff(args) => diff::diff(args),
         Command::Versus(args) => versus::versus(args, line),
+        Command::Blame(args) => blame::blame(args),
         Command::Compare(args) => compare::compare(args),
     }
 }

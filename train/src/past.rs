@@ -123,7 +123,7 @@ impl Replay<'_> {
         let schedule = logged.map_or(schedule, |step| Schedule::Constant { lr: step.lr });
         self.session.trainer.set_schedule(schedule);
         self.taken += 1;
-        let step = self.session.trainer.step_with(callback);
+        let step = self.session.trainer.step_with(|grads| callback(grads));
         let step = step.or_failed(format!("step {next} fails"))?;
         if let Some(logged) = logged {
             let bits = |loss: f64, norm: f64| (loss.to_bits(), norm.to_bits());

@@ -1,9 +1,12 @@
 //! A batch of a language model in shards.
 
 use super::Gpt;
+use crate::module::scope;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::{Integer, Real, Tensor};
+use std::ops::Range;
 
 /// A batch in shards, by [`Gpt::shards`]: for [`sharded`](retrograd_autograd::sharded) and
 /// `DataParallel::gradients` of the crate `distributed`.
@@ -41,10 +44,44 @@ impl<'a, T: Real, I: Integer> Shards<'a, T, I> {
         self.model.checked_loss(&tokens, &targets, &mut self.passes[i].clone())
     }
 
+    /// The losses of the targets of one sequence, `[1, L]`, 0 where they are ignored, with the dropout of its shard: the
+    /// mean over sequences of the gradients of their means is the gradient of the batch, if nothing is ignored.
+    ///
+    /// ```
+    /// use retrograd::prelude::*;
+    /// let sizes = GptConfig { vocab: 10, context: 6, layers: 2, heads: 2, width: 8, ..GptConfig::default() };
+    /// let model = Gpt::<f32>::new(GptConfig { dropout: 0.3, ..sizes }, &mut Rng::new(1)).unwrap();
+    /// let tokens = Tensor::<i64>::from_fn([5, 6], |i| (7 * i[0] + i[1] * i[1]) as i64 % 10);
+    /// let shards = model.shards(&tokens, &tokens, Some(2), &mut Pass::train(1));
+    /// let (_, mut rest) = retrograd::autograd::sharded(shards.counts(), |i| shards.loss(i));
+    /// for i in 0..5 {
+    ///     rest.axpy(-1.0 / 5.0, &shards.token_losses(i).mean(..).backward());
+    /// }
+    /// assert!(rest.norm() < 1e-6);
+    /// ```
+    #[track_caller]
+    pub fn token_losses(&self, sequence: usize) -> Var<T> {
+        let _scope = scope(self.model);
+        let i = (0..self.passes.len()).find(|&i| sequence < self.range(i).end).unwrap_or(0);
+        // Which elements are dropped depends on their places.
+        let is_alone = self.model.config.dropout == 0.0;
+        let range = if is_alone { sequence..sequence + 1 } else { self.range(i) };
+        let tokens = self.tokens.narrow(0, range.start, range.len());
+        let pass = &mut self.passes[i].clone();
+        let x = self.model.hidden(&tokens, 0, pass, None, None);
+        let logits = self.model.logits(&x.narrow(0, sequence - range.start, 1), pass);
+        let options = CrossEntropy { reduction: Reduction::None, ..self.model.cross_entropy() };
+        logits.cross_entropy(&self.targets.narrow(0, sequence, 1), options)
+    }
+
+    /// The sequences of a shard.
+    fn range(&self, i: usize) -> Range<usize> {
+        let (sequences, shards) = (self.tokens.size(0), self.passes.len());
+        sequences * i / shards..sequences * (i + 1) / shards
+    }
+
     fn part(&self, x: &Tensor<I>, i: usize) -> Tensor<I> {
-        let (sequences, shards) = (x.size(0), self.passes.len());
-        let first = sequences * i / shards;
-        x.narrow(0, first, sequences * (i + 1) / shards - first)
+        x.narrow(0, self.range(i).start, self.range(i).len())
     }
 
     fn counted(&self, i: usize) -> usize {

@@ -1,5 +1,6 @@
 //! Tests that run `retrograd` as a program, and tests of properties of all programs.
 
+mod blame;
 mod clock;
 mod commands;
 mod complete_run;
