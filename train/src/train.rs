@@ -55,9 +55,30 @@ pub struct Train {
 
 /// Trains a new run.
 pub fn train(args: &Train, quiet: bool, ranks: &Ranks) -> Result<()> {
-    let (pages, preset) = (&args.pages, args.new.preset);
+    let chosen = chosen(&args.new, ranks);
+    let mut new = args.new.clone();
+    new.preset = new.preset.or(chosen);
+    if let Some(preset) = chosen.filter(|_| !quiet) {
+        note!(
+            "size     that of --preset {}, for so much time at the speed of this machine",
+            preset.name()
+        );
+    }
+    let (pages, preset) = (&args.pages, new.preset);
     let job = Job { flags: &args.run, quiet, pages, preset, out: args.out.as_deref() };
-    train_run(|| fresh(&args.new, pages), &job, ranks)
+    train_run(|| fresh(&new, pages), &job, ranks)
+}
+
+/// The preset for the time of a run, if neither a preset nor a size is given.
+fn chosen(new: &NewRun, ranks: &Ranks) -> Option<Preset> {
+    /// The part of the peak that training reaches.
+    const EFFICIENCY: f64 = 0.6;
+    let minutes = new.minutes?;
+    let sizes = ["layers", "heads", "width", "context", "batch"];
+    let is_sized = sizes.iter().any(|size| new.given::<usize>(size).is_some());
+    let is_free = new.preset.is_none() && new.init_from.is_none() && !is_sized;
+    let speed = || EFFICIENCY * page::limit(ranks).peak.gflops.all * 1e9;
+    is_free.then(|| Preset::for_operations(speed() * 60.0 * minutes))
 }
 
 /// A run, and what it is trained on.

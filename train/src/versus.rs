@@ -10,7 +10,7 @@ use crate::presets::Preset;
 use crate::progress::duration;
 use crate::recipe::Recipe;
 use crate::run::Run;
-use crate::stop::{OrFailed, Result, failed, usage};
+use crate::stop::{OrFailed, Result, Stop, failed, usage};
 use crate::values::count;
 use crate::{compare, grid};
 use clap::{Args, ValueEnum};
@@ -125,7 +125,10 @@ fn outcome(point: &Point) -> Result<Option<Outcome>> {
     pool_reset();
     let done = match silently(|| grid::run(point)) {
         Ok(done) => done,
-        Err(stop) if stop.is_signal() => return Err(stop),
+        Err(stop) if stop.is_signal() => {
+            let text = "Stopped. The same command goes on".into();
+            return Err(Stop { text, ..stop });
+        }
         Err(stop) => {
             note!("{}: failed, so its seed has no pair: {}", point.name, stop.text);
             return Ok(None);

@@ -45,6 +45,22 @@ fn a_run_by_the_clock_ends_in_time_with_a_low_learning_rate_and_resumes_with_its
 }
 
 #[test]
+fn the_size_follows_from_the_time_unless_it_is_given() {
+    let place = Place::new();
+    let run = |flags: &str| {
+        let ended = place.run(&format!("train --minutes 0.02 --no-page --tokens 1 {flags}"));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.err
+    };
+    let said = run("--out chosen");
+    assert!(said.contains("size     that of --preset fast, for so much time"), "{said}");
+    let recipe: Value = place.loaded("chosen").read_note("recipe").unwrap();
+    assert_eq!((&recipe["layers"], &recipe["batch"]), (&3.into(), &16.into()));
+    assert!(!run("--out given --width 64").contains("size "));
+    assert!(!run("--out named --preset tiny").contains("size "));
+}
+
+#[test]
 fn a_budget_of_operations_is_a_number_of_steps() {
     let place = Place::new();
     let train = |more: &str| place.ok(&format!("{TINY} --no-page --tokens 1 {more}"));
