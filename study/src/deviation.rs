@@ -114,7 +114,7 @@ impl Values {
     /// assert!(names.contains(&("exp", true))); // the gradient of x
     /// assert!(all[0].largest <= 1.0 && all[1].largest > all[0].largest); // the logarithm loses digits
     /// assert!(step(&x).deviations(&step(&x))?.iter().all(|d| d.first.is_none()));
-    /// # Ok::<(), String>(())
+    /// Ok::<(), String>(())
     /// ```
     ///
     /// # Errors
