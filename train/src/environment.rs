@@ -20,14 +20,13 @@ pub fn check_memory(threads: usize) {
     }
 }
 
-/// Exits with an error if `RETROGRAD_SIMD` is invalid, or as [`check_memory`]. Installs a panic hook that also does so if
+/// Exits with an error if `RETROGRAD_SIMD` is invalid. Installs a panic hook that also does so if
 /// there is no memory for a tensor; `smaller` is a hint how to use less.
 pub fn check(smaller: &'static str) {
     if let Err(error) = Level::from_environment() {
         note!("error: {error}");
         exit(2);
     }
-    check_memory(std::thread::available_parallelism().map_or(1, usize::from));
     let usual = take_hook();
     set_hook(Box::new(move |panic| match panic.payload().downcast_ref::<String>() {
         Some(text) if text.contains(": no memory for ") => {

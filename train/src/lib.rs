@@ -78,6 +78,8 @@ use stop::{OrFailed, Result, Stop};
 
 /// Runs the program with a command line, whose first argument is the name of the program.
 pub fn main(line: impl IntoIterator<Item = OsString>) -> ExitCode {
+    // Before the command line, whose parser allocates.
+    environment::check_memory(std::thread::available_parallelism().map_or(1, usize::from));
     retrograd::study::from_env();
     let line: Vec<OsString> = line.into_iter().collect();
     let done = Ranks::start().and_then(|ranks| {

@@ -32,7 +32,10 @@ fn invalid_flags_are_rejected() {
         ("sample a --steps 5", &["unexpected argument '--steps'"]),
         (
             "train --preset large",
-            &["'large'", "tales, nanogpt-cpu, modern, fast, best, llama, baby, tiny"],
+            &[
+                "'large'",
+                "tales, nanogpt-cpu, modern, fast, minute, five-minutes, best, llama, baby, tiny",
+            ],
         ),
         ("train --precision half", &["'half'", "(one of: f32, bf16x6, bf16x3, bf16)"]),
         ("train --step 5", &["'--step'", "'--steps'"]),
