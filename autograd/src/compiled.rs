@@ -25,7 +25,7 @@ pub fn operations() {
     #[cfg(debug_assertions)]
     operations_on::<f64>();
     // Its kernel is one of this crate.
-    black_box(Gradients::<f64>::accumulate as fn(_, _));
+    black_box(Gradients::<f64>::pairwise_sum as fn(_) -> _);
 }
 
 fn operations_on<T: Real>() {
