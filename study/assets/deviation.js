@@ -2,10 +2,9 @@
 "use strict";
 kit.start(data => {
   const { h, number, count } = kit;
-  const { all, operations } = data;
+  const { operations } = data, all = data.all.map(([operation, input, module, is_backward, relative]) => ({ operation, input, module, is_backward, relative }));
   const name = d => d.operation + (d.input === null ? "" : `, gradient of ${d.input}`) + (d.module ? ` in ${d.module}` : "");
   const ulp = x => x === null ? "∞" : number(x, 3);
-  const rows = operations.map((d, i) => ({ ...d, median: data.medians[i] }));
   const along = kit.panel("along", "Along the computation", [
     "The error of each result and of each delivered gradient, in the order of time, shard after shard: the norm of the difference by that of the second tensor, in units of 2⁻²⁴, which is half an ULP of 1. One line each for the forward and the backward pass.",
   ], body => body.append(kit.lineChart({
@@ -21,10 +20,10 @@ kit.start(data => {
     { title: "pass", value: d => d.is_backward ? "backward" : "forward" },
     { title: "elements", num: true, value: d => d.counts.reduce((a, b) => a + b, 0), text: d => count(d.counts.reduce((a, b) => a + b, 0)) },
     { title: "differ", num: true, value: d => 1 - d.counts[0] / d.counts.reduce((a, b) => a + b, 0), text: d => kit.percent(1 - d.counts[0] / d.counts.reduce((a, b) => a + b, 0)) },
-    { title: "distances", value: d => d.median, text: d => { const top = Math.max(...d.counts); return h("span", { class: "row", style: { gap: "1px", alignItems: "flex-end", height: "24px", flexWrap: "nowrap" } }, d.counts.map((n, i) => h("i", { title: `${i === 0 ? "equal" : `up to ${2 ** (i - 2)} ULP`}: ${count(n)}`, style: { width: "4px", background: kit.color(0), height: `${n ? 2 + 22 * n / top : 1}px` } }))); } },
-    { title: "median ≤", num: true, value: d => d.median, text: d => ulp(d.median) },
+    { title: "distances", value: d => d.median, text: d => { const top = Math.max(...d.counts); return h("span", { class: "row", style: { gap: "1px", alignItems: "flex-end", height: "24px", flexWrap: "nowrap" } }, d.counts.map((n, i) => h("i", { title: `${i === 0 ? "equal" : i + 1 < d.counts.length ? `up to ${2 ** (i - 2)} ULP` : "more"}: ${count(n)}`, style: { width: "4px", background: kit.color(0), height: `${n ? 2 + 22 * n / top : 1}px` } }))); } },
+    { title: "median ≤", num: true, value: d => d.median ?? Infinity, text: d => ulp(d.median) },
     { title: "largest", num: true, value: d => d.largest ?? Infinity, text: d => ulp(d.largest) },
     { title: "error, 2⁻²⁴", num: true, value: d => d.relative ?? Infinity, text: d => ulp(d.relative) },
-  ], rows, { by: 7, down: true })));
+  ], operations, { by: 7, down: true })));
   return kit.page(data.title, `${count(all.length)} values`, [along, table]);
 });

@@ -145,9 +145,10 @@ const run = (() => {
     const near = step.map((_, i) => i).filter(i => Math.abs(places[i] - x) <= width && values[i] !== null);
     if (!near.length) return;
     const at = near.reduce((a, b) => values[b] > values[a] ? b : a);
+    const folder = /^[\w.-]+$/.test(data.title) ? data.title : `'${data.title.replaceAll("'", "'\\''")}'`;
     document.getElementById("step-again").replaceChildren(
-      `Step ${column.high ? "about " : ""}${count(step[at])}: `, h("code", {}, `retrograd replay ${data.title} ${step[at]} --xray`), " computes it again; ",
-      h("code", {}, `retrograd blame ${data.title} ${step[at]}`), " shows its sequences; ",
+      `Step ${column.high ? "about " : ""}${count(step[at])}: `, h("code", {}, `retrograd replay ${folder} ${step[at]} --xray`), " computes it again; ",
+      h("code", {}, `retrograd blame ${folder} ${step[at]}`), " shows its sequences; ",
       h("a", { href: `xray-${step[at] - 1}.html` }, "its page"), ", if that was written.");
   }
 

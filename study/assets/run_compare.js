@@ -11,23 +11,6 @@ run.compare = data => {
   const look = i => ({ color: color(i), dash: data.pairs ? null : dashes[Math.floor(i / 8) % dashes.length] });
   const swatch = i => h("span", { class: "swatch", style: { background: color(i), marginRight: ".4rem" } });
 
-  function pairs({ pairs, result, verdict }) {
-    return kit.panel("pairs", "Pairs", [
-      "B − A in bits per byte on all of the held-out text: each pair, and the mean so far with the ends of its 95 % interval, which is valid at every number of pairs. Below 0, B is better.",
-    ], body => {
-      const x = pairs.map((_, i) => i + 1), differences = pairs.map(pair => pair.b.loss - pair.a.loss);
-      const [low, high] = result.interval ?? [null, null], last = x.length;
-      body.append(h("p", {}, h("strong", {}, verdict), `. B − A: ${number(result.mean, 4)} bits per byte; 95 % interval ${result.interval ? `${number(low, 4)} to ${number(high, 4)}` : "not bounded yet"}.`),
-        kit.lineChart({
-          height: 220, legend: true, x: { title: "pair", format: i => pairs[i - 1] ? `seed ${pairs[i - 1].seed}` : "" }, y: { title: "bits per byte", format: x => number(x, 3) }, levels: [{ y: 0, name: "equal" }],
-          series: [
-            { name: "B − A", x, y: differences, color: "var(--c0)", points: true, width: 0 },
-            { name: "mean and interval", x: [.9, last + .1], y: [result.mean, result.mean], low: [low, low], high: [high, high], color: "var(--c1)" },
-          ],
-        }).element);
-    });
-  }
-
   function losses() {
     return kit.panel("loss", "Loss", [
       "The losses of all runs: held-out loss with points, or the smoothed loss of batches. A click on a name hides a run. Runs on different texts, or with different tokenizers, have losses that cannot be compared.",
@@ -103,7 +86,7 @@ run.compare = data => {
     });
   }
 
-  const sections = [...data.pairs ? [pairs(data.pairs)] : [], results(), losses(), recipes(), samples()];
+  const sections = [...data.pairs ? [pairsPanel(data.pairs)] : [], results(), losses(), recipes(), samples()];
   const element = kit.page(data.title, runs.map(one => one.title).join(", "), sections);
   if (notes?.length) element.querySelector("header").after(h("div", { class: "message", id: "notes" }, notes.map(note => h("p", {}, note))));
   kit.test("every axis can be chosen", () => { for (const x of Object.keys(run.AXES)) kit.set({ x }); kit.set({ x: null }); return 3; });

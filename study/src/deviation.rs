@@ -8,6 +8,7 @@ use crate::locked::locked;
 use crate::record::{Recorder, Recording, Seen, What};
 use retrograd_tensor::{Real, Tensor};
 use serde::Serialize;
+use serde_json::json;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::mem;
@@ -57,7 +58,9 @@ pub struct Deviation {
     /// The number of elements by distance: with equal bits, then up to 0.5, 1, 2, 4 .. ULP. The last count has all that
     /// are larger.
     pub counts: Vec<usize>,
-    /// The largest distance; infinite if exactly one of two values is NaN or infinite.
+    /// The bound in ULP below which at least half of the elements are.
+    pub median: f64,
+    /// The largest distance; infinite if one of two values with different bits is NaN or infinite.
     pub largest: f64,
     /// The norm of the difference by that of the second tensor, in units of 2⁻²⁴, half an ULP of 1.
     pub relative: f64,
@@ -120,9 +123,12 @@ impl Values {
     /// # Errors
     /// If it computed other operations, or other shapes.
     pub fn deviations(&self, other: &Values) -> Result<Vec<Deviation>, String> {
-        let (mut all, none) = (Vec::new(), Vec::new());
+        if self.lanes.keys().ne(other.lanes.keys()) {
+            return Err("the numbers of shards differ".into());
+        }
+        let mut all = Vec::new();
         for (&lane, Lane { values, forward }) in &self.lanes {
-            let others = other.lanes.get(&lane).map_or(&none, |lane| &lane.values);
+            let others = &other.lanes[&lane].values;
             for (i, (a, b)) in values.iter().zip(others).enumerate() {
                 let ((name, input, module), second) = (self.name(a), other.name(b));
                 let ((shape, a), (other, b)) = ((a.tensor)(), (b.tensor)());
@@ -132,7 +138,7 @@ impl Values {
                         second.0, second.2
                     ));
                 }
-                let mut one = compared(shape, &a, &b);
+                let mut one = Deviation::of(shape, &a, &b);
                 one.is_backward = forward.is_some_and(|forward| i >= forward);
                 all.push(Deviation { operation: name, input, module, lane, ..one });
             }
@@ -165,33 +171,6 @@ fn kept(x: &dyn Any) -> Option<Elements> {
     x.downcast_ref::<Tensor>().map(of).or_else(|| x.downcast_ref::<Tensor<f64>>().map(of))
 }
 
-/// The elements of two tensors.
-fn compared(shape: Vec<usize>, a: &[f64], b: &[f64]) -> Deviation {
-    let (mut counts, mut largest, mut first) = (vec![0; COUNTS], 0.0_f64, None);
-    let [mut difference, mut norm] = [0.0; 2];
-    for (i, (&x, &y)) in a.iter().zip(b).enumerate() {
-        norm += y * y;
-        if x.to_bits() == y.to_bits() {
-            counts[0] += 1;
-            continue;
-        }
-        first.get_or_insert((i, x, y));
-        difference += (x - y) * (x - y);
-        let distance = ulps(x, y);
-        largest = largest.max(distance);
-        let count = (distance.log2().ceil() + 2.0).clamp(1.0, COUNTS as f64 - 1.0);
-        counts[count as usize] += 1;
-    }
-    let relative = if difference > 0.0 { (difference / norm).sqrt() / 2f64.powi(-24) } else { 0.0 };
-    let index = |mut i: usize| {
-        let mut index: Vec<usize> = shape.iter().rev().map(|&n| (i % n, i /= n).0).collect();
-        index.reverse();
-        index
-    };
-    let first = first.map(|(i, x, y)| (index(i), x, y));
-    Deviation { shape, first, counts, largest, relative, ..Deviation::default() }
-}
-
 /// The distance of two numbers in ULP of f32 at the second one.
 pub fn ulps(x: f64, y: f64) -> f64 {
     let exponent = ((y.abs().to_bits() >> 52) as i32 - 1023).max(-126);
@@ -200,6 +179,38 @@ pub fn ulps(x: f64, y: f64) -> f64 {
 }
 
 impl Deviation {
+    /// How far the elements of two tensors of a shape are apart. It names no operation.
+    pub fn of(shape: Vec<usize>, a: &[f64], b: &[f64]) -> Deviation {
+        let (mut counts, mut largest, mut first) = (vec![0; COUNTS], 0.0_f64, None);
+        let [mut difference, mut norm] = [0.0; 2];
+        for (i, (&x, &y)) in a.iter().zip(b).enumerate() {
+            norm += y * y;
+            if x.to_bits() == y.to_bits() {
+                counts[0] += 1;
+                continue;
+            }
+            first.get_or_insert((i, x, y));
+            difference += (x - y) * (x - y);
+            let distance = ulps(x, y);
+            largest = largest.max(distance);
+            let count = (distance.log2().ceil() + 2.0).clamp(1.0, COUNTS as f64 - 1.0);
+            counts[count as usize] += 1;
+        }
+        let relative = match (difference / norm).sqrt() / 2f64.powi(-24) {
+            _ if counts[0] == a.len() => 0.0,
+            x if x.is_nan() => f64::INFINITY,
+            x => x,
+        };
+        let index = |mut i: usize| {
+            let mut index: Vec<usize> = shape.iter().rev().map(|&n| (i % n, i /= n).0).collect();
+            index.reverse();
+            index
+        };
+        let first = first.map(|(i, x, y)| (index(i), x, y));
+        let median = median(&counts);
+        Deviation { shape, first, counts, median, largest, relative, ..Deviation::default() }
+    }
+
     /// Of each operation, forward and backward, all of its deviations together, in the order of their first one. The
     /// relative one is the largest.
     pub fn by_operation(all: &[Deviation]) -> Vec<Deviation> {
@@ -216,25 +227,33 @@ impl Deviation {
             sum.largest = sum.largest.max(one.largest);
             sum.relative = sum.relative.max(one.relative);
         }
+        sums.iter_mut().for_each(|sum| sum.median = median(&sum.counts));
         sums
-    }
-
-    /// The bound in ULP below which at least half of the elements are.
-    pub fn median(&self) -> f64 {
-        let half = self.counts.iter().sum::<usize>().div_ceil(2);
-        let mut sum = 0;
-        let at = self.counts.iter().position(|n| {
-            sum += n;
-            sum >= half
-        });
-        at.filter(|&at| at > 0).map_or(0.0, |at| 2f64.powi(at as i32 - 2))
     }
 
     /// A page of deviations: along the computation, and by operation.
     pub fn page(title: &str, all: &[Deviation]) -> Page {
-        let operations = Deviation::by_operation(all);
-        let medians: Vec<f64> = operations.iter().map(Deviation::median).collect();
-        let data = serde_json::json!({ "all": all, "operations": operations, "medians": medians, "title": title });
+        let along =
+            all.iter().map(|d| json!([d.operation, d.input, d.module, d.is_backward, d.relative]));
+        let data = json!({
+            "title": title,
+            "all": along.collect::<Vec<_>>(),
+            "operations": Deviation::by_operation(all),
+        });
         Page::new(title, &data).script(include_str!("../assets/deviation.js"))
+    }
+}
+
+/// The bound below which at least half of the elements are.
+fn median(counts: &[usize]) -> f64 {
+    let (half, mut sum) = (counts.iter().sum::<usize>().div_ceil(2), 0);
+    let at = counts.iter().position(|n| {
+        sum += n;
+        sum >= half
+    });
+    match at.unwrap_or(0) {
+        0 => 0.0,
+        at if at + 1 == counts.len() => f64::INFINITY,
+        at => 2f64.powi(at as i32 - 2),
     }
 }

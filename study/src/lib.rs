@@ -49,9 +49,7 @@ pub use environment::from_env;
 pub use explorer::{AttentionExplorer, ExplorerText};
 pub use number::grouped;
 pub use page::Page;
-pub use run::{
-    Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, compare_pairs, compare_runs,
-};
+pub use run::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, compare_runs};
 pub use summary::{Summarize, Summary, SummaryRow};
 pub use xray::{RecordedStep, XRay};
 

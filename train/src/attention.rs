@@ -40,7 +40,7 @@ pub fn attention(args: &Attention) -> Result<()> {
     let run = Run::of_folder(&args.model)?;
     let tokens = run.encode(&args.text)?;
     with_matmul_precision(run.recipe.precision, || {
-        of_sample(&run, tokens.len(), &tokens, &args.page)
+        of_sample(&run, run.step, tokens.len(), &tokens, &args.page)
     })
 }
 
@@ -86,7 +86,7 @@ impl AttentionLooks {
 
 /// Writes a page of the attention within a prompt and its continuation, as far as they fit into the
 /// context.
-pub fn of_sample(run: &Run, prompt: usize, tokens: &[i64], path: &Path) -> Result<()> {
+pub fn of_sample(run: &Run, step: u64, prompt: usize, tokens: &[i64], path: &Path) -> Result<()> {
     make_folder_of(path)?;
     let (all, context) = (tokens.len(), run.recipe.context);
     let tokens = &tokens[..all.min(context).min(SAMPLE)];
@@ -100,7 +100,7 @@ pub fn of_sample(run: &Run, prompt: usize, tokens: &[i64], path: &Path) -> Resul
     let text = text_of(run, "a sample", tokens).generated_after(prompt.min(tokens.len()));
     let mut explorer = explorer("Attention in a sample");
     let tokens = Tensor::from_vec(tokens.to_vec(), [1, tokens.len()]);
-    explorer.record_gpt(&format!("step {}", run.step), &run.model, &text, &tokens);
+    explorer.record_gpt(&format!("step {step}"), &run.model, &text, &tokens);
     explorer.page.write(path).or_failed("cannot write the attention page")?;
     note!("Attention page: {}", path.display());
     Ok(())

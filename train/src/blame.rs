@@ -3,7 +3,7 @@
 use crate::files::make_folder_of;
 use crate::flags::quoted;
 use crate::output::say;
-use crate::past::Past;
+use crate::past::{Past, PastArgs};
 use crate::stop::{OrFailed, Result, usage};
 use crate::xray;
 use clap::Args;
@@ -20,17 +20,12 @@ use std::path::PathBuf;
 /// dropout. A page shows the texts, with the loss of each token.
 #[derive(Args, Debug)]
 pub struct Blame {
-    /// The folder of the run
-    #[arg(value_name = "DIR")]
-    run: PathBuf,
+    #[command(flatten)]
+    past: PastArgs,
 
     /// The number of the step, from 1
     #[arg(value_name = "STEP")]
     step: u64,
-
-    /// The text of the run, if it has been moved
-    #[arg(long, value_name = "FILE")]
-    data: Option<PathBuf>,
 
     /// Take the step again without each of the N sequences with the largest gradients [default: 3]
     #[arg(long, value_name = "N")]
@@ -65,7 +60,7 @@ struct Sequence {
 
 /// Prints the sequences of a step, and writes the page.
 pub fn blame(args: &Blame) -> Result<()> {
-    let past = Past::open(&args.run, args.data.as_deref())?;
+    let past = args.past.open()?;
     past.check_step(args.step)?;
     let (name, n, batch) = (past.folder.name(), args.step, past.run.recipe.batch);
     if !past.steps.contains_key(&n) {
@@ -122,7 +117,7 @@ fn analyse(past: &Past, number: u64, without: usize) -> Result<(String, Vec<Sequ
     };
     let loss = |i| shards.token_losses(i).mean(..);
     let gradients = per_sample(n, loss, |own| (own.norm(), own.cosine(&without_one(&own))));
-    let norms: f64 = gradients.iter().map(|(norm, _)| norm).sum();
+    let norms: f64 = gradients.iter().map(|(norm, _)| norm).sum::<f64>().max(f64::MIN_POSITIVE);
     let sequence = |(i, (norm, cosine))| {
         let losses = no_grad(|| shards.token_losses(i)).value().to_vec();
         let loss = losses.iter().map(|&x| f64::from(x)).sum::<f64>() / losses.len() as f64;

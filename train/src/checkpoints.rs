@@ -25,24 +25,6 @@ pub enum Which {
     Step(u64),
 }
 
-/// Which checkpoints are kept beside the last and the best one: those after every `every`-th step, thinned evenly
-/// to `bytes` in all.
-#[derive(Clone, Copy, Debug)]
-pub struct Keep {
-    pub every: u64,
-    pub bytes: u64,
-}
-
-impl Keep {
-    /// After `step` steps, the steps between checkpoints of `size` bytes: the least of `every`, twice, four times
-    /// .. as many with which all fit. `None` if not one does.
-    fn stride(self, step: u64, size: u64) -> Option<u64> {
-        let most = self.bytes / size.max(1);
-        let strides = std::iter::successors(Some(self.every), |stride| stride.checked_mul(2));
-        strides.take_while(|_| most > 0).find(|stride| step / stride < most)
-    }
-}
-
 impl FromStr for Which {
     type Err = &'static str;
 
@@ -95,22 +77,36 @@ impl Folder {
         copy(&self.checkpoint(), &self.best())
     }
 
-    /// Keeps the checkpoint as that of a step, if the step is among those that are kept, and removes earlier ones
-    /// that are not any more.
+    /// Keeps the checkpoint as that of a step. If they do not all fit into `bytes`, the ones between which the steps
+    /// are least apart are removed, but never the first one.
     ///
     /// It is a second name of the file: the next checkpoint is a new file. A file system without such links has a
     /// copy.
-    pub fn keep(&self, step: u64, keep: Keep) -> Result<()> {
+    pub fn keep(&self, step: u64, bytes: u64) -> Result<()> {
         self.check()?;
-        let size = fs::metadata(self.checkpoint()).or_failed("cannot read the checkpoint")?.len();
-        let stride = keep.stride(step, size);
-        let stays = |step: u64| stride.is_some_and(|stride| step.is_multiple_of(stride));
-        for old in self.kept_steps().into_iter().filter(|&old| old == step || !stays(old)) {
-            let path = self.kept(old);
-            fs::remove_file(&path).or_failed(format!("cannot remove {}", path.display()))?;
-        }
         let (from, to) = (self.checkpoint(), self.kept(step));
-        if !stays(step) || fs::hard_link(&from, &to).is_ok() { Ok(()) } else { copy(&from, &to) }
+        let size = fs::metadata(&from).or_failed("cannot read the checkpoint")?.len();
+        let mut steps = self.kept_steps();
+        steps.retain(|&other| other != step);
+        steps.push(step);
+        steps.sort_unstable();
+        let remove = |step| {
+            let path = self.kept(step);
+            fs::remove_file(&path).or_failed(format!("cannot remove {}", path.display()))
+        };
+        if to.exists() {
+            remove(step)?;
+        }
+        while steps.len() as u64 * size > bytes {
+            let inner = 1..steps.len().saturating_sub(1);
+            let nearest = inner.min_by_key(|&i| steps[i + 1] - steps[i - 1]);
+            let old = steps.remove(nearest.unwrap_or(steps.len() - 1));
+            if old == step {
+                return Ok(());
+            }
+            remove(old)?;
+        }
+        if fs::hard_link(&from, &to).is_ok() { Ok(()) } else { copy(&from, &to) }
     }
 }
 

@@ -5,12 +5,12 @@ use crate::folder::Folder;
 use crate::json_lines::lines_of;
 use crate::line::{Line, Step};
 use crate::looks::{self, Start};
-use crate::output::{note, say};
+use crate::output::{note, say, silently};
 use crate::page::restored;
 use crate::stop::{OrFailed, Result, failed};
 use clap::Args;
 use retrograd::nn::checkpoint::Checkpoint;
-use retrograd::study::{RunPage, RunStatus, compare_pairs, compare_runs};
+use retrograd::study::{RunPage, RunStatus, compare_runs};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,14 @@ pub fn compare(args: &Compare) -> Result<()> {
     Ok(())
 }
 
+/// Writes the page, and says where it is, or why there is none.
+pub fn write_or_warn(folders: &[PathBuf], path: &Path, pairs: Option<Value>) {
+    match silently(|| write(folders, path, pairs)) {
+        Ok(()) => note!("The page of all runs is {}", path.display()),
+        Err(why) => note!("warning: {}", why.text),
+    }
+}
+
 /// Writes the page of the runs in these folders, with the result of `versus` if they are pairs.
 pub fn write(folders: &[PathBuf], path: &Path, pairs: Option<Value>) -> Result<()> {
     let (mut runs, mut notes) = (Vec::new(), Vec::new());
@@ -58,10 +66,7 @@ pub fn write(folders: &[PathBuf], path: &Path, pairs: Option<Value>) -> Result<(
         1 => "One training run".to_string(),
         n => format!("{n} training runs"),
     };
-    let page = match pairs {
-        None => compare_runs(&title, &runs, &notes),
-        Some(pairs) => compare_pairs(&runs, &notes, pairs),
-    };
+    let page = compare_runs(&title, &runs, &notes, pairs);
     page.write(path).or_failed(format!("cannot write {}", path.display()))
 }
 

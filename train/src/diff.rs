@@ -1,4 +1,4 @@
-//! Where two runs part: `diff`, and a step beside itself in f64.
+//! The first difference between two runs: `diff`, and the differences of a step to itself in f64.
 
 use crate::line::Step;
 use crate::output::say;
@@ -13,7 +13,7 @@ use retrograd::prelude::*;
 use retrograd::study::deviation::{Deviation, Values, ulps};
 use std::path::PathBuf;
 
-/// Find where two runs part: the first step, operation and element whose bits differ
+/// Find the first step, operation and element at which two runs differ
 ///
 /// Reads the logs up to the first step that differs, computes both runs again up to it, and compares the weights
 /// before it, then all values and gradients of the step.
@@ -105,16 +105,16 @@ fn same_weights(a: &StateDict, b: &StateDict, step: u64) -> bool {
             differing.push(format!("{name} is not the same parameter in both"));
             continue;
         };
-        let (a, b) = (a.to_vec(), b.to_vec());
-        let places = (0..a.len()).filter(|&i| a[i].to_bits() != b[i].to_bits());
-        let places: Vec<usize> = places.collect();
-        if let Some(&i) = places.first() {
-            let (x, y) = (a[i], b[i]);
+        let elements = |x: &Tensor| x.cast::<f64>().to_vec();
+        let all = Deviation::of(a.shape().to_vec(), &elements(a), &elements(b));
+        if let Some((index, x, y)) = &all.first {
             differing.push(format!(
-                "{name}: {} of {} elements, first element {i}, {x:e} and {y:e}, {} ULP",
-                places.len(),
-                a.len(),
-                ulps(x.into(), y.into())
+                "{name}: {} of {} elements, first {index:?}, {:e} and {:e}, {} ULP",
+                a.numel() - all.counts[0],
+                a.numel(),
+                *x as f32,
+                *y as f32,
+                ulps(*x, *y)
             ));
         }
     }
@@ -154,7 +154,7 @@ pub fn beside_f64(replay: &Replay<'_>, path: &PathBuf) -> Result<()> {
     let all = values(session).deviations(&exact).or_failed("the step in f64")?;
     report(&all);
     let step = session.step() + 1;
-    write(Some(path), &format!("Step {step} of a run, beside the same step in f64"), &all)
+    write(Some(path), &format!("Step {step} of a run, compared with the same step in f64"), &all)
 }
 
 /// A value by its operation, with the first element that differs.
@@ -183,7 +183,7 @@ fn report(all: &[Deviation]) {
         say!(
             "{:<25} {pass:<8} {elements:>9} {share:>6.1} % {:>12} {:>13.3e} {:>23.4}",
             d.operation,
-            d.median(),
+            d.median,
             d.largest,
             d.relative
         );

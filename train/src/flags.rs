@@ -134,9 +134,9 @@ pub struct RunFlags {
     #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = RUN)]
     pub keep_every: Option<u64>,
 
-    /// Of these checkpoints, keep every second, fourth .. one, so that all fit into SIZE [default: 200MB]
+    /// Thin these checkpoints evenly, so that all fit into SIZE; none, if not one fits [default: 200MB]
     ///
-    /// In a grid, none is kept by default.
+    /// Commands that train several runs keep none by default.
     #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = RUN)]
     pub keep_size: Option<u64>,
 

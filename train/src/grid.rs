@@ -4,14 +4,14 @@ use crate::compare;
 use crate::files;
 use crate::flags::{NewRun, RunFlags};
 use crate::folder::Folder;
-use crate::line::{Done, Line, PerByte};
+use crate::line::{Done, Line};
 use crate::output::{note, say, silently};
 use crate::paired::Paired;
 use crate::progress::duration;
 use crate::ranks::Ranks;
 use crate::resume;
 use crate::stop::{OrFailed, Result, Stop, failed, usage};
-use crate::train::{Job, Train, fresh, train_run};
+use crate::train::{Job, Train, ends_as, fresh, train_run};
 use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 /// Train a run for each combination of values of flags, and print a table
 ///
 /// As `grid lr=1e-3,4e-3 seed=1,2,3 --preset fast`: six runs, each in a folder of --out. Under mpiexec, each rank
-/// trains whole runs. Finished runs are not repeated, interrupted ones are resumed.
+/// trains whole runs. Finished runs are not repeated, interrupted ones are resumed. Runs with the same seed share the
+/// initial weights whose name and shape agree, and other recipes are compared with the first one in pairs of seeds.
 #[derive(Args, Debug)]
 pub struct Grid {
     /// Flags of train, without --, and their values
@@ -107,11 +108,7 @@ pub fn grid(args: &Grid, line: &[OsString], ranks: &Ranks) -> Result<()> {
         report(&points, &all, root)?;
         if !args.run.no_page {
             let folders: Vec<PathBuf> = points.iter().map(|point| point.folder.clone()).collect();
-            let path = root.join("compare.html");
-            match silently(|| compare::write(&folders, &path, None)) {
-                Ok(()) => note!("The page of all runs is {}", path.display()),
-                Err(why) => note!("warning: {}", why.text),
-            }
+            compare::write_or_warn(&folders, &root.join("compare.html"), None);
         }
     }
     let is_done = |outcome: &&Outcome| outcome.result.is_ok();
@@ -162,9 +159,15 @@ fn combination(flags: &[(&str, &str)], args: &Grid, line: &[OsString]) -> Result
     // A name of a file.
     let name = parts.join(",").replace(['/', '\\'], "_");
     let values: Vec<OsString> = args.values.iter().map(Into::into).collect();
-    let words = without(&line[2..], &["--out"], &values).into_iter();
+    let words = without(after(line, "grid"), &["--out"], &values).into_iter();
     let flags = flags.iter().map(|(flag, value)| format!("--{flag}={value}").into());
     point(name.clone(), args.out.join(name), words.chain(flags))
+}
+
+/// The arguments after a command.
+pub fn after<'a>(line: &'a [OsString], command: &str) -> &'a [OsString] {
+    let at = line.iter().position(|word| word == command);
+    at.map_or(&[], |at| &line[at + 1..])
 }
 
 /// The run with these flags of `train`, which keeps no checkpoints by default.
@@ -179,7 +182,9 @@ pub fn point(
         let text = e.to_string();
         usage(format!("{name}: {}", text.trim_start_matches("error: ").trim_end()))
     })?;
-    args.run.keep_size.get_or_insert(0);
+    if args.run.keep_every.is_none() {
+        args.run.keep_size.get_or_insert(0);
+    }
     Ok(Point { name, folder, args })
 }
 
@@ -200,19 +205,30 @@ pub fn without(line: &[OsString], flags: &[&str], words: &[OsString]) -> Vec<OsS
 }
 
 /// Trains a run, unless it is finished.
+///
+/// # Errors
+/// Also if there is a run of other flags, or of another text.
 pub fn run(Point { folder, args, .. }: &Point) -> Result<Done> {
     let (ranks, out) = (Ranks::alone(), Some(&**folder));
     let new @ NewRun { data, preset, .. } = &args.new;
-    let steps = new.given("steps").copied();
+    let earlier = || {
+        let earlier = resume::earlier(out, None, data.as_deref(), Some(new), &ranks)?;
+        match ends_as(new, &earlier.run) {
+            true => Ok(earlier),
+            false => usage(format!(
+                "the run in {} has another number of steps, or other minutes; name another --out",
+                folder.display()
+            )),
+        }
+    };
     if let Some(done) = finished(folder) {
-        // An error if the run has another recipe or text.
-        let run = resume::earlier(out, steps, data.as_deref(), Some(new), &ranks)?.run;
+        let run = earlier()?.run;
         if run.step == run.recipe.steps {
             return Ok(done);
         }
     }
     let begin = || match folder.join("checkpoint.safetensors").exists() {
-        true => resume::earlier(out, steps, data.as_deref(), Some(new), &ranks),
+        true => earlier(),
         false => fresh(new, &args.pages),
     };
     let job = Job { flags: &args.run, quiet: true, pages: &args.pages, preset: *preset, out };
@@ -236,11 +252,13 @@ fn without_seed(name: &str) -> (String, Option<&str>) {
     (others.join(","), seeds.first().copied())
 }
 
-/// The recipes other than that of the first row, against it: their losses in pairs with the same seed.
+/// The recipes other than that of the first row, against it: their bits per byte in pairs with the same seed.
 fn against_first(points: &[Point], outcomes: &[Outcome]) -> Vec<(String, Paired)> {
     let loss = |outcome: &Outcome| {
         let (name, seed) = without_seed(&points[outcome.index].name);
-        Some((name, seed?.to_string(), outcome.result.as_ref().ok()?.val_loss))
+        let is_same_text = points[outcome.index].args.new.data == points[0].args.new.data;
+        let bits = outcome.result.as_ref().ok()?.bits_per_byte().filter(|_| is_same_text);
+        Some((name, seed?.to_string(), bits?))
     };
     let losses: Vec<_> = outcomes.iter().filter_map(loss).collect();
     let (first, _) = without_seed(&points[0].name);
@@ -270,10 +288,7 @@ fn report(points: &[Point], outcomes: &[Outcome], root: &Path) -> Result<()> {
                 let mark = if done.val_loss == best { " *" } else { "" };
                 let (time, params) = (duration(done.seconds), done.params);
                 say!("{name:<width$}  {:>13.4}   {params:>10}   {time}{mark}", done.val_loss);
-                let bits = match done.metrics.map(|metrics| metrics.per_byte) {
-                    Some(PerByte::BitsPerByte(bits)) => bits,
-                    _ => f64::NAN,
-                };
+                let bits = done.bits_per_byte().unwrap_or(f64::NAN);
                 csv += &format!(
                     "\"{name}\",{},{bits},{},{params},{},\n",
                     done.val_loss, done.steps, done.seconds
@@ -287,7 +302,7 @@ fn report(points: &[Point], outcomes: &[Outcome], root: &Path) -> Result<()> {
     }
     for (name, paired) in against_first(points, outcomes) {
         let (verdict, Paired { mean, pairs, .. }) = (paired.verdict(&name), paired);
-        say!("{verdict}: {mean:+.4} nats per token beside the first row, in {pairs} pairs");
+        say!("{verdict}: {mean:+.4} bits per byte compared with the first row, in {pairs} pairs");
     }
     let path = root.join("grid.csv");
     let written = fs::create_dir_all(root).and_then(|()| fs::write(&path, csv));

@@ -106,6 +106,16 @@ pub enum PerByte {
     LostShare(f64),
 }
 
+impl Done {
+    /// Bits per byte of all of the held-out text; `None` if the tokenizer loses bytes.
+    pub fn bits_per_byte(&self) -> Option<f64> {
+        match self.metrics?.per_byte {
+            PerByte::BitsPerByte(bits) => Some(bits),
+            PerByte::LostShare(_) => None,
+        }
+    }
+}
+
 impl Metrics {
     pub fn of(metrics: &TextMetrics, lost_share: f64) -> Metrics {
         Metrics {

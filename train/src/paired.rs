@@ -41,7 +41,7 @@ impl Paired {
         let squares: f64 = differences.iter().map(|x| (x - mean) * (x - mean)).sum();
         let deviation = (squares / (n as f64 - 1.0).max(1.0)).sqrt();
         let factor = |n| bayes_factor(n, mean, deviation);
-        let more = (0..=AHEAD).find(|more| factor(n + more) >= DECIDES);
+        let more = (0..=AHEAD).find(|more| n > 1 && factor(n + more) >= DECIDES);
         Paired {
             pairs: n,
             mean,
@@ -52,9 +52,7 @@ impl Paired {
             more,
         }
     }
-}
 
-impl Paired {
     /// The result as a sentence about a recipe, whose difference to another one this is: the lower, the better.
     pub fn verdict(&self, name: &str) -> String {
         let Paired { pairs, mean, deviation, more, .. } = *self;
@@ -62,12 +60,12 @@ impl Paired {
             (true, _) if mean < 0.0 => format!("{name} is better, decided after {pairs} pairs"),
             (true, _) => format!("{name} is worse, decided after {pairs} pairs"),
             (false, _) if mean == 0.0 && deviation == 0.0 => {
-                "Not decided: both have the same bits".into()
+                "Not decided: all differences are 0".into()
             }
-            (false, _) if pairs < 2 => "Not decided: one pair has no spread".into(),
+            (false, _) if pairs < 2 => "Not decided: one pair has no standard deviation".into(),
             (false, Some(more)) => {
                 format!(
-                    "Not decided: at this difference and spread, about {more} more pairs would decide"
+                    "Not decided: at this mean and deviation, about {more} more pairs would decide"
                 )
             }
             (false, None) => format!("Not decided: more than {AHEAD} more pairs would be needed"),
@@ -78,7 +76,7 @@ impl Paired {
 /// The Bayes factor of a mean and a deviation after `n` pairs.
 fn bayes_factor(n: usize, mean: f64, deviation: f64) -> f64 {
     // Equal runs differ in nothing.
-    if n < 2 || mean == 0.0 {
+    if n < 2 || mean == 0.0 && deviation == 0.0 {
         return 1.0;
     }
     let (n, k) = (n as f64, 1.0 + n as f64 * G);

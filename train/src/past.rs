@@ -1,6 +1,7 @@
 //! The past of a run: its steps, computed again from the checkpoints that were kept.
 
 use crate::checkpoints::Which;
+use crate::files;
 use crate::folder::Folder;
 use crate::json_lines::lines_of;
 use crate::line::{Evaluation, Line, Step};
@@ -9,14 +10,34 @@ use crate::run::Run;
 use crate::session::Session;
 use crate::stop::{OrFailed, Result, failed, usage};
 use crate::text::Text;
-use crate::{files, signals};
+use clap::Args;
+use retrograd::autograd::sharded;
 use retrograd::nn::checkpoint::Checkpoint;
 use retrograd::nn::schedule::Schedule;
 use retrograd::nn::text::Corpus;
 use retrograd::nn::training;
 use retrograd::prelude::*;
+use retrograd::study::record::{NonFinite, find_nonfinite};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The run of a command that looks at its past.
+#[derive(Args, Debug)]
+pub struct PastArgs {
+    /// The folder of the run
+    #[arg(value_name = "DIR")]
+    run: PathBuf,
+
+    /// The text of the run, if it has been moved
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
+}
+
+impl PastArgs {
+    pub fn open(&self) -> Result<Past> {
+        Past::open(&self.run, self.data.as_deref())
+    }
+}
 
 /// A run that is finished, was stopped, or goes on in another process.
 pub struct Past {
@@ -93,7 +114,8 @@ pub struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Goes to the state after so many steps: from the last checkpoint before, unless it is nearer from here.
+    /// Goes to the state after so many steps: from the last checkpoint before, or from the present state if that is
+    /// later.
     pub fn go_to(&mut self, steps: u64) -> Result<()> {
         let folder = &self.past.folder;
         let Some((&from, &which)) = self.past.checkpoints.range(..=steps).next_back() else {
@@ -103,13 +125,16 @@ impl Replay<'_> {
             ));
         };
         if self.from.is_none() || !(from..=steps).contains(&self.session.step()) {
-            let file = Checkpoint::load(folder.checkpoint_of(which)?).or_failed("cannot load")?;
+            let path = folder.checkpoint_of(which).or_else(|stop| failed(stop.text))?;
+            let file = Checkpoint::load(path).or_failed("cannot load")?;
             self.session.trainer.load(&file).or_failed("cannot load")?;
+            if self.session.step() > steps {
+                return failed("the run has gone on meanwhile; the same command finds the step");
+            }
             self.from = Some(self.session.step());
             self.check_weights();
         }
         while self.session.step() < steps {
-            signals::exit_code().map_or(Ok(()), |code| Err(self.session.interrupted(code)))?;
             self.step(|_| ())?;
         }
         Ok(())
@@ -129,10 +154,11 @@ impl Replay<'_> {
             let bits = |loss: f64, norm: f64| (loss.to_bits(), norm.to_bits());
             if bits(step.loss, step.grad_norm) != bits(logged.loss, logged.grad_norm) {
                 let Step { loss, grad_norm, .. } = logged;
-                self.note_difference(format!(
+                let differs = format!(
                     "step {next} has the loss {} and the gradient norm {}, the log has {loss} and {grad_norm}",
                     step.loss, step.grad_norm
-                ));
+                );
+                self.differs.get_or_insert(differs);
             }
         }
         self.check_weights();
@@ -144,12 +170,15 @@ impl Replay<'_> {
         let step = self.session.step();
         let logged = self.past.evaluations.get(&step).and_then(|evaluation| evaluation.weights);
         if logged.is_some_and(|logged| logged != self.session.fingerprint()) {
-            self.note_difference(format!("the weights after step {step} are not those of the log"));
+            let differs = format!("the weights after step {step} are not those of the log");
+            self.differs.get_or_insert(differs);
         }
     }
 
-    fn note_difference(&mut self, what: String) {
-        self.differs.get_or_insert(what);
+    /// The first NaN or infinity of the next step, which is not taken.
+    pub fn first_nonfinite(&self) -> Option<NonFinite> {
+        let shards = self.session.trainer.shards();
+        find_nonfinite(|| drop(sharded(shards.counts(), |i| shards.loss(i)))).1
     }
 
     /// # Errors

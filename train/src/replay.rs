@@ -3,15 +3,12 @@
 use crate::attention;
 use crate::diff::beside_f64;
 use crate::output::say;
-use crate::past::{Past, Replay};
+use crate::past::{Past, PastArgs, Replay};
 use crate::stop::{OrFailed, Result};
 use crate::watch::{Parts, Watch};
 use crate::xray;
 use clap::Args;
-use retrograd::autograd::sharded;
 use retrograd::prelude::*;
-use retrograd::study::record::find_nonfinite;
-use std::path::PathBuf;
 
 /// Compute a step of a run again, from the nearest checkpoint that was kept, and compare its bits with the log
 ///
@@ -19,17 +16,12 @@ use std::path::PathBuf;
 /// on any number of threads, and at any SIMD level with FMA.
 #[derive(Args, Debug)]
 pub struct ReplayStep {
-    /// The folder of the run
-    #[arg(value_name = "DIR")]
-    run: PathBuf,
+    #[command(flatten)]
+    past: PastArgs,
 
     /// The number of the step, from 1
     #[arg(value_name = "STEP")]
     step: u64,
-
-    /// The text of the run, if it has been moved
-    #[arg(long, value_name = "FILE")]
-    data: Option<PathBuf>,
 
     /// Write a page of the step, event by event: xray-N.html, after N steps
     #[arg(long)]
@@ -54,11 +46,12 @@ pub struct ReplayStep {
 
 /// Takes the step.
 pub fn replay(args: &ReplayStep) -> Result<()> {
-    let past = Past::open(&args.run, args.data.as_deref())?;
+    let past = args.past.open()?;
     past.check_step(args.step)?;
     with_matmul_precision(past.run.recipe.precision, || {
         let mut replay = past.replay()?;
         replay.go_to(args.step - 1)?;
+        replay.check()?;
         before(&replay, args)?;
         step(&past, &mut replay, args)
     })
@@ -76,12 +69,10 @@ fn before(replay: &Replay<'_>, args: &ReplayStep) -> Result<()> {
     if args.attention {
         let path = session.folder.join(&format!("attention-{n}.html"));
         let tokens = session.trainer.batch().tokens.select(0, 0).to_vec();
-        attention::of_sample(session.run, tokens.len(), &tokens, &path)?;
+        attention::of_sample(session.run, n, tokens.len(), &tokens, &path)?;
     }
     if args.nonfinite {
-        let shards = session.trainer.shards();
-        let found = find_nonfinite(|| drop(sharded(shards.counts(), |i| shards.loss(i))));
-        match found.1 {
+        match replay.first_nonfinite() {
             Some(first) => say!("{first}"),
             None => say!("All values and gradients of step {} are finite", args.step),
         }

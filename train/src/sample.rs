@@ -54,7 +54,9 @@ pub fn sample(args: &Sample, quiet: bool) -> Result<()> {
             note_speed(std::slice::from_ref(&printed));
         }
         match &args.attention_page {
-            Some(path) => attention::of_sample(&run, printed.prompt, &printed.tokens, path),
+            Some(path) => {
+                attention::of_sample(&run, run.step, printed.prompt, &printed.tokens, path)
+            }
             None => Ok(()),
         }
     })

@@ -42,6 +42,11 @@ impl Stop {
         self.code > 128
     }
 
+    /// Whether the program was called in a wrong way.
+    pub fn is_usage(&self) -> bool {
+        self.code == USAGE
+    }
+
     /// Prints the reason to standard error; returns the exit code.
     pub fn report(self) -> u8 {
         let Stop { code, text } = self;

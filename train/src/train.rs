@@ -1,7 +1,6 @@
 //! A new run: `train`.
 
 use crate::attention::AttentionLooks;
-use crate::checkpoints::Keep;
 use crate::clock::Clock;
 use crate::facts::introduce;
 use crate::fine_tune::Parent;
@@ -28,6 +27,7 @@ use clap::Args;
 use retrograd::nn::checkpoint::Checkpoint;
 use retrograd::nn::text::Corpus;
 use retrograd::prelude::*;
+use retrograd::tensor::storage::pool_reset;
 use std::path::{Path, PathBuf};
 
 /// The most bytes of the checkpoints that are kept.
@@ -60,7 +60,7 @@ pub fn train(args: &Train, quiet: bool, ranks: &Ranks) -> Result<()> {
     new.preset = new.preset.or(chosen);
     if let Some(preset) = chosen.filter(|_| !quiet) {
         note!(
-            "size     that of --preset {}, for so much time at the speed of this machine",
+            "size     --preset {}, chosen by the time and the speed of this machine",
             preset.name()
         );
     }
@@ -111,6 +111,8 @@ pub fn train_run(
     let Job { flags, quiet, out, .. } = *job;
     let beginning = begin().and_then(|b| check_shards(&b.run, ranks).map(|()| b));
     let Beginning { mut run, text, corpus, folder, file } = ranks.agree(beginning)?;
+    // The peak of the bytes of tensors is that of this run.
+    pool_reset();
     let fit = |limit| memory::fit(&mut run, &corpus, limit, ranks.count());
     let memory = ranks.agree(flags.memory.map(fit).transpose())?;
     let folder = match folder {
@@ -153,8 +155,7 @@ pub fn train_run(
     let looks = |path| AttentionLooks::new(&run, &text.beginnings()[0], path, eval_every);
     let looks = job.pages.attention_page.as_deref().filter(|_| ranks.is_first()).map(looks);
     let attention = ranks.agree(looks.transpose())?;
-    let keep_every = flags.keep_every.unwrap_or(eval_every);
-    let keep = Keep { every: keep_every, bytes: flags.keep_size.unwrap_or(KEEP_SIZE) };
+    let keep = (flags.keep_every.unwrap_or(eval_every), flags.keep_size.unwrap_or(KEEP_SIZE));
     let plan = Plan { eval_every, keep, look_every, xray, attention };
     let mut progress = Progress::new(recipe, (run.step, session.last), quiet || !ranks.is_first());
     let done = with_matmul_precision(recipe.precision, || {
@@ -242,7 +243,8 @@ pub fn new_run(args: &NewRun) -> Result<(Run, Text, Corpus)> {
     if let Some(parent) = &parent {
         run.init_from(&parent.run, &parent.name)?;
     }
-    if let (Some(base), None) = (&args.base, &parent) {
+    let base = args.base.as_deref().filter(|base| base.init_from.is_none() && parent.is_none());
+    if let Some(base) = base {
         run.share_weights(&new_run(base)?.0)?;
     }
     run.clock = args.minutes.map(Clock::minutes);
@@ -254,6 +256,19 @@ pub fn new_run(args: &NewRun) -> Result<(Run, Text, Corpus)> {
         }
     }
     Ok((run, text, corpus))
+}
+
+/// Whether an earlier run ends as a new one with these flags: after the same steps, minutes or operations.
+pub fn ends_as(args: &NewRun, run: &Run) -> bool {
+    let limit = run.clock.map(|clock| clock.limit);
+    let steps = match args.budget {
+        Some(budget) => (budget / page::flops(run)) as u64,
+        // The default is that of the first weights.
+        None if args.init_from.is_some() => *args.given("steps").unwrap_or(&run.recipe.steps),
+        None => args.recipe(&Preset::Tales.recipe()).steps,
+    };
+    limit == args.minutes.map(|minutes| minutes * 60.0)
+        && (limit.is_some() || steps == run.recipe.steps)
 }
 
 /// A new run with its text.

@@ -1,7 +1,7 @@
 //! The training loop.
 
 use crate::attention::AttentionLooks;
-use crate::checkpoints::{Best, Keep};
+use crate::checkpoints::Best;
 use crate::line::{Evaluation, Line};
 use crate::log::Log;
 use crate::progress::Progress;
@@ -29,7 +29,8 @@ struct Status {
 pub struct Plan {
     /// Steps between evaluations.
     pub eval_every: u64,
-    pub keep: Keep,
+    /// Steps between the checkpoints that are kept, and the most bytes of all of them.
+    pub keep: (u64, u64),
     /// Steps between looks at the model for the page of the run, if there is one.
     pub look_every: Option<u64>,
     /// The numbers of steps after which the next one is recorded as a page.
@@ -55,7 +56,7 @@ pub fn train(
     let is_new = log.as_ref().is_some_and(|log| log.lines.is_empty());
     if session.step() == 0 && ranks.share(&is_new)[0] {
         let file = session.trainer.checkpoint();
-        let keep = || folder.keep(0, plan.keep);
+        let keep = || folder.keep(0, plan.keep.1);
         ranks
             .agree(file.map_or(Ok(()), |file| session.save(folder, file).and_then(|()| keep())))?;
         let begun = Instant::now();
@@ -89,7 +90,7 @@ pub fn train(
         let next = session.step() + 1;
         before = is_recorded(next).then(|| run.model.state_dict());
         let evaluate = next.is_multiple_of(plan.eval_every) || next == last;
-        let keep = next.is_multiple_of(plan.keep.every);
+        let keep = next.is_multiple_of(plan.keep.0);
         let looks = plan.look_every.is_some_and(|n| next.is_multiple_of(n) || next == last);
         let mut watch = (evaluate && looks).then(|| Watch::begin(&parts));
         let step = session.take_step(watch.as_mut());
@@ -137,7 +138,7 @@ pub fn train(
                 folder.copy_as_best()?;
             }
             if keep {
-                folder.keep(saved.step(), plan.keep)?;
+                folder.keep(saved.step(), plan.keep.1)?;
             }
             match (logged, signal) {
                 (Err(why), _) => failed(format!("{}. {}", why.text, saved.stopped(folder))),

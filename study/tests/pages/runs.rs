@@ -203,7 +203,7 @@ fn the_file_is_small_whatever_is_in_it() {
     // Beside the title, which is there as it was given.
     assert!(html.len() < BYTES + 4 * long.len(), "{} bytes", html.len());
     let runs: Vec<RunPage> = (0..30).map(|i| run(&i.to_string(), 5000, 10, vec![3; 3])).collect();
-    let html = compare_runs("thirty", &runs, &[]).html();
+    let html = compare_runs("thirty", &runs, &[], None).html();
     assert!(html.len() < BYTES, "{} bytes", html.len());
 }
 
@@ -237,6 +237,7 @@ fn pages_of_runs_pass_their_tests() {
                 "Three",
                 &[running, stopped, failed],
                 &["x is left out: it is not a folder.".into()],
+                None,
             ),
         ),
     ];

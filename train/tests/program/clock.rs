@@ -53,7 +53,7 @@ fn the_size_follows_from_the_time_unless_it_is_given() {
         ended.err
     };
     let said = run("--out chosen");
-    assert!(said.contains("size     that of --preset fast, for so much time"), "{said}");
+    assert!(said.contains("size     --preset fast, chosen by the time"), "{said}");
     let recipe: Value = place.loaded("chosen").read_note("recipe").unwrap();
     assert_eq!((&recipe["layers"], &recipe["batch"]), (&3.into(), &16.into()));
     assert!(!run("--out given --width 64").contains("size "));

@@ -212,6 +212,7 @@ fn evenly_spread_checkpoints_and_the_best_one_are_kept() {
             let mode = fs::metadata(path(file)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{file}");
         }
+        assert_eq!(steps("run"), [0, 40, 80, 120, 160, 200, 220, 240]);
     }
     // If not one fits, only the last and the best one.
     train(&place, "two", 4, "--data text --context 8 --keep-size 1KB");

@@ -24,14 +24,14 @@ fn any_step_has_the_bits_of_the_log_on_any_number_of_threads() {
 }
 
 #[test]
-fn a_step_is_handed_to_the_watchers() {
+fn a_step_is_observed() {
     let place = Place::new();
     place.train("run", 5, "--xray 3 --keep-every 2");
     let before = place.read("run/xray-3.html");
     let out = place.ok("replay run 4 --xray --attention --gradients --nonfinite");
     let loss = |page: &str| page.split("\"loss\":").nth(1).unwrap()[..12].to_string();
     assert_eq!(loss(&place.read("run/xray-3.html")), loss(&before));
-    assert!(place.read("run/attention-3.html").contains("\"snapshots\":[\"step "));
+    assert!(place.read("run/attention-3.html").contains("\"snapshots\":[\"step 3\""));
     assert!(out.contains("All values and gradients of step 4 are finite"), "{out}");
     assert!(out.contains("h.1.mlp.c_proj ") && out.contains("update / weights"), "{out}");
     // The step at which a run has ended.

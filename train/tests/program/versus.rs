@@ -46,9 +46,9 @@ fn equal_recipes_are_not_decided_and_finished_runs_are_not_repeated() {
     let place = Place::new();
     let flags = format!("{} --steps 3 --no-page --seeds", recipe());
     let out = place.ok(&format!("versus '' lr=3e-3 {flags} 2"));
-    assert!(out.contains("Not decided: both have the same bits"), "{out}");
+    assert!(out.contains("Not decided: all differences are 0"), "{out}");
     let out = place.ok(&format!("versus lr=3e-3 lr=4e-3 {flags} 2 --out other"));
-    assert!(out.contains("Not decided: at this difference") && out.contains("more pairs"), "{out}");
+    assert!(out.contains("Not decided: at this mean") && out.contains("more pairs"), "{out}");
     let again = place.ok(&format!("versus lr=3e-3 lr=4e-3 {flags} 3 --out other"));
     assert!(again.contains("of 3 pairs"), "{again}");
     let result: Value = serde_json::from_str(&place.read("other/result.json")).unwrap();
@@ -62,7 +62,7 @@ fn a_run_may_be_a_side_and_misuse_is_refused() {
     let place = Place::new();
     place.train("run", 3, "--lr 2e-3");
     let out = place.ok("versus run 'lr=2e-3 preset=tiny steps=3' --no-page --seeds 1");
-    assert!(out.contains("both have the same bits"), "{out}");
+    assert!(out.contains("all differences are 0"), "{out}");
     let cases = [
         ("nothing tiny", USAGE, "unexpected argument 'nothing' found"),
         ("'--lr 1 --learning 2' tiny", USAGE, "unexpected argument '--learning'"),
@@ -74,6 +74,9 @@ fn a_run_may_be_a_side_and_misuse_is_refused() {
     for (line, code, said) in cases {
         place.fails(&format!("versus {line}"), code, &[said]);
     }
-    let diverging = format!("versus lr=1e30 lr=1e31 {} --steps 9 --seeds 1", recipe());
+    let other_steps = format!("versus lr=2e-3 lr=2e-3 {} --steps 4 --seeds 1", recipe());
+    place.fails(&other_steps, USAGE, &["a-1337 has another number of steps, or other minutes"]);
+    place.ok(&format!("--quiet versus lr=2e-3 lr=2e-3 {} --steps 1 --seeds 1 --out q", recipe()));
+    let diverging = format!("versus lr=1e30 lr=1e31 {} --steps 9 --seeds 1 --out d", recipe());
     place.fails(&diverging, FAILED, &["failed, so its seed has no pair", "no pair of runs"]);
 }
