@@ -1,11 +1,10 @@
 //! Optimisers against PyTorch, and invalid gradients and hyperparameters.
 
 use crate::common::*;
-use retrograd_autograd::{Backprop, Gradients, Var, with_threads};
+use retrograd_autograd::{Backprop, Gradients};
 use retrograd_nn::checkpoint::Checkpoint;
 use retrograd_nn::optim::*;
-use retrograd_nn::schedule::Schedule;
-use retrograd_nn::{ConfigError, Layer, Linear, Module, Param, Pass, Visitor};
+use retrograd_nn::{ConfigError, Module, Param, Pass, Visitor};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -47,7 +46,7 @@ pub fn both<T: Real>(m: &Two<T>, seed: u64) -> Gradients<T> {
 }
 
 /// Gradients that are all this number.
-fn all_equal<T: Real>(m: &Two<T>, x: f64) -> Gradients<T> {
+pub fn all_equal<T: Real>(m: &Two<T>, x: f64) -> Gradients<T> {
     let full = |shape: &[usize]| Tensor::full(shape, T::from_f64(x));
     gradients(&[(&m.matrix, full(&[2, 3])), (&m.vector, full(&[4]))])
 }
@@ -397,171 +396,6 @@ fn step_counts_beyond_32_bits_are_exact_and_saturate() {
     }
 }
 
-#[test]
-fn gradients_are_clipped_by_the_global_norm() {
-    fn check<T: Real>(digits: f64) {
-        let model = two::<T>();
-        let pair = |x: f64| all_equal(&model, x);
-        let first = |g: &Gradients<T>| g.by_id(model.matrix.id()).unwrap().at(&[0, 0]).to_f64();
-        let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < digits, "{a} is not {b}");
-        let root = 10f64.sqrt();
-
-        let mut g = pair(3.0);
-        close(g.clip_norm(1.0), 3.0 * root);
-        close(first(&g), 1.0 / root);
-        close(g.norm(), 1.0);
-        // Below the threshold nothing changes, not even the last bit.
-        let mut g = pair(0.1);
-        let before = bits(g.by_id(model.matrix.id()).unwrap());
-        for max in [1.0, f64::INFINITY] {
-            close(g.clip_norm(max), 0.1 * root);
-            assert_eq!(bits(g.by_id(model.matrix.id()).unwrap()), before);
-        }
-        // A norm of 0, a threshold of 0, no gradients.
-        let mut g = pair(0.0);
-        assert_eq!((g.clip_norm(1.0), g.clip_norm(0.0), first(&g)), (0.0, 0.0, 0.0));
-        let mut g = pair(2.0);
-        close(g.clip_norm(0.0), 2.0 * root);
-        assert_eq!(first(&g), 0.0);
-        let mut none = Gradients::<T>::empty();
-        assert_eq!((none.clip_norm(1.0), none.norm()), (0.0, 0.0));
-        let nothing = Param::new(Tensor::<T>::zeros([0, 3]));
-        let mut g = gradients(&[(&nothing, Tensor::zeros([0, 3]))]);
-        assert_eq!(g.clip_norm(1.0), 0.0);
-        // Squares that overflow or underflow.
-        let sizes: &[f64] = match T::DTYPE {
-            retrograd_tensor::DType::F32 => &[1e20, 1e38, 1e-20, 1e-30, 1e-37],
-            _ => &[1e20, 1e200, 1e307, 1e-20, 1e-200, 1e-300],
-        };
-        for &size in sizes {
-            let mut g = pair(size);
-            close(g.norm(), size * root);
-            assert!(g.is_finite());
-            close(g.clip_norm(1.0), size * root);
-            if size > 1.0 {
-                close(g.norm(), 1.0);
-            }
-        }
-        // Non-finite gradients are unchanged, and an optimiser rejects them.
-        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            let mut g = pair(bad);
-            assert!(g.clip_norm(1.0).is_nan() && !g.is_finite());
-            assert_eq!(first(&g).to_bits() << 1, bad.to_bits() << 1);
-        }
-        let text = panic_text(|| pair(1.0).clip_norm(f64::NAN));
-        assert_eq!(text, "clip_norm: the largest norm must be at least 0, got NaN");
-        let text = panic_text(|| pair(1.0).clip_norm(-1.0));
-        assert_eq!(text, "clip_norm: the largest norm must be at least 0, got -1");
-    }
-    check::<f32>(1e-5);
-    check::<f64>(1e-6);
-}
-
-/// Gradients that are changed after clipping are checked for non-finite values again.
-#[test]
-fn gradients_changed_after_clipping_are_checked_again() {
-    fn check<T: Real>() {
-        let model = two::<T>();
-        let pair = |x: f64| all_equal(&model, x);
-        let clipped = |x: f64| {
-            let mut g = pair(x);
-            assert!(g.clip_norm(1.0).is_finite() && g.is_finite());
-            g
-        };
-        let of_both = |g: &Gradients<T>| {
-            assert_eq!(g.not_finite(), [model.matrix.id(), model.vector.id()]);
-            assert!(!g.is_finite());
-        };
-        let largest = if T::DTYPE == retrograd_tensor::DType::F32 { 3e38 } else { 1.5e308 };
-        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            let mut g = clipped(2.0);
-            g.accumulate(pair(bad));
-            of_both(&g);
-            for (name, mut optimizer) in every(&model) {
-                let before = state_bits(&model);
-                let rejected = StepError::NotFinite(vec!["matrix".into(), "vector".into()]);
-                assert_eq!(optimizer.step(&g).unwrap_err(), rejected, "{name}, {bad}");
-                assert_eq!(state_bits(&model), before);
-            }
-            // Conversely, adding finite gradients does not make non-finite ones pass.
-            let mut g = pair(bad);
-            g.clip_norm(1.0);
-            g.accumulate(clipped(2.0));
-            of_both(&g);
-            let mut g = clipped(2.0);
-            g.scale(T::from_f64(bad));
-            of_both(&g);
-        }
-        // Both summands are finite, their sum is not.
-        let mut g = pair(largest);
-        g.clip_norm(f64::INFINITY);
-        g.accumulate(pair(largest));
-        of_both(&g);
-        // A parameter without a gradient so far.
-        let ones = || gradients(&[(&model.matrix, Tensor::ones([2, 3]))]);
-        let mut g = ones();
-        g.clip_norm(1.0);
-        g.accumulate(gradients(&[(&model.vector, Tensor::full([4], T::from_f64(f64::NAN)))]));
-        assert_eq!(g.not_finite(), [model.vector.id()]);
-        let mut g = clipped(2.0);
-        g.accumulate(ones());
-        assert!(g.is_finite());
-    }
-    check::<f32>();
-    check::<f64>();
-}
-
-#[test]
-fn the_norm_of_many_small_gradients_is_exact() {
-    // A sum in f32 would stop at 2^24.
-    let p = Param::new(Tensor::<f32>::zeros([1 << 22]));
-    let mut all = Gradients::empty();
-    let many: Vec<Param<f32>> = (0..8).map(|_| Param::new(Tensor::zeros([1 << 22]))).collect();
-    for p in many.iter().chain([&p]) {
-        all.accumulate(gradients(&[(p, Tensor::ones([1 << 22]))]));
-    }
-    assert_eq!(all.norm(), ((9u64 << 22) as f64).sqrt());
-}
-
-#[test]
-fn schedules_equal_their_formulas() {
-    let cosine = Schedule::WarmupCosine { lr: 1e-3, min_lr: 1e-4, warmup: 100, steps: 2000 };
-    // nanoGPT's get_lr, by hand.
-    let nano = |it: f64| match it {
-        it if it < 100.0 => 1e-3 * (it + 1.0) / 101.0,
-        it if it > 2000.0 => 1e-4,
-        it => {
-            let ratio = (it - 100.0) / 1900.0;
-            1e-4 + 0.5 * (1.0 + (std::f64::consts::PI * ratio).cos()) * 9e-4
-        }
-    };
-    for step in (0..2500).chain([u64::MAX]) {
-        let (got, want) = (cosine.lr(step), nano(step as f64));
-        assert!((got - want).abs() < 1e-18, "step {step}: {got} {want}");
-    }
-    let all = [
-        cosine,
-        Schedule::Constant { lr: 0.5 },
-        Schedule::Linear { lr: 1.0, min_lr: 0.0, warmup: u64::MAX, steps: 0 },
-        Schedule::WarmupCosine { lr: 1.0, min_lr: 0.0, warmup: 0, steps: 0 },
-        Schedule::Step { lr: 1.0, every: 1, factor: 0.5 },
-    ];
-    for schedule in all {
-        schedule.check().unwrap();
-        for step in [0, 1, 99, 100, 101, 5000, u64::MAX - 1, u64::MAX] {
-            let lr = schedule.lr(step);
-            assert!((0.0..=1.0).contains(&lr), "{schedule:?} at {step}: {lr}");
-        }
-    }
-    let error = |s: Schedule| s.check().unwrap_err().to_string();
-    let text = error(Schedule::Step { lr: 1.0, every: 0, factor: 0.5 });
-    assert_eq!(text, "steps between changes must be at least 1, got 0");
-    let text = error(Schedule::Step { lr: 1.0, every: 1, factor: f64::NAN });
-    assert_eq!(text, "the factor must be finite and >= 0, got NaN");
-    let text = error(Schedule::Linear { lr: 1.0, min_lr: -1.0, warmup: 0, steps: 9 });
-    assert_eq!(text, "the final learning rate must be finite and >= 0, got -1");
-}
-
 /// Without further gradients, moving averages decay to 0 and never become subnormal.
 #[test]
 fn averages_decay_to_zero() {
@@ -578,134 +412,6 @@ fn averages_decay_to_zero() {
     for (name, average) in optimizer.state_dict() {
         assert_eq!(average.abs().max(..).item(), 0.0, "{name}");
     }
-}
-
-/// Muon by the formulas of its documentation, and AdamW for the bias.
-#[test]
-fn muon_by_hand() {
-    use MuonScale::{MatchAdam, Spectral};
-    for (rows, columns, scale, nesterov) in
-        [(3, 5, Spectral, true), (8, 2, Spectral, true), (8, 2, MatchAdam, false)]
-    {
-        let layer = || Linear::<f64>::new(columns, rows, &mut Rng::new(1));
-        let (layer, alone) = (layer(), layer());
-        let adam = AdamConfig { lr: 3e-3, weight_decay: 0.4, ..AdamConfig::default() };
-        let config =
-            MuonConfig { weight_decay: 0.1, scale, nesterov, adam, ..MuonConfig::default() };
-        let mut muon = Muon::new(&layer, config).unwrap();
-        let params = vec![("bias".into(), alone.bias.clone().unwrap())];
-        let mut adam =
-            AdamW::with_groups(vec![Group { params, ..Group::default() }], adam).unwrap();
-        let (mut w, mut m) = (layer.weight.value(), Tensor::zeros([rows, columns]));
-        for step in 0..4 {
-            // The learning rate of AdamW keeps its ratio to that of the matrices.
-            let lr = if step < 2 { 0.02 } else { 0.5 };
-            if step == 2 {
-                muon.set_lr(lr);
-                adam.set_lr(3e-3 * (lr / 0.02));
-            }
-            let g = Tensor::<f64>::randn([rows, columns], &mut Rng::new(step));
-            let loss = |l: &Linear<f64>| {
-                let bias = l.bias.as_ref().unwrap().to_var();
-                (l.weight.to_var().mul(&Var::constant(g.clone()))).sum(..) + bias.square().sum(..)
-            };
-            muon.step(&loss(&layer).backward()).unwrap();
-            adam.step(&loss(&alone).backward()).unwrap();
-            m = &m * 0.95 + &g * 0.05;
-            let u = if nesterov { &m * 0.95 + &g * 0.05 } else { m.clone() };
-            let mut x = &u * (1.0 / (u.square().sum(..).item().sqrt() + 1e-7));
-            for _ in 0..5 {
-                let a = x.matmul(&x.t());
-                x = &x * 3.4445 + (&a * -4.775 + a.matmul(&a) * 2.0315).matmul(&x);
-            }
-            let scale = match scale {
-                Spectral => (rows as f64 / columns as f64).max(1.0).sqrt(),
-                MatchAdam => 0.2 * (rows.max(columns) as f64).sqrt(),
-            };
-            w = &w * (1.0 - lr * 0.1) - x * (lr * scale);
-            let off = (layer.weight.value() - &w).abs().max(..).item();
-            assert!(off < 1e-11, "{rows} x {columns}: {off}");
-            let bias = |l: &Linear<f64>| l.bias.as_ref().unwrap().value();
-            assert!((bias(&layer) - bias(&alone)).abs().max(..).item() < 1e-14);
-        }
-    }
-    // Without matrices it is AdamW, with weight decay of what has rank 2.
-    let (model, other) = (two::<f64>(), two::<f64>());
-    let adam = AdamConfig { lr: 0.1, weight_decay: 0.3, ..AdamConfig::default() };
-    let config = MuonConfig { weight_decay: 9.0, adam, ..MuonConfig::default() };
-    Muon::with_rule(&model, config, |_, _| false).unwrap().step(&both(&model, 1)).unwrap();
-    AdamW::new(&other, adam).unwrap().step(&both(&other, 1)).unwrap();
-    assert_eq!(state_bits(&model), state_bits(&other));
-}
-
-#[test]
-fn muon_resumes_bit_for_bit_and_rejects_invalid_arguments() {
-    let (layer, other) = (|| Linear::<f32>::new(6, 4, &mut Rng::new(1)), 3);
-    let loss = |l: &Linear<f32>, step: u64| {
-        let x = Var::constant(Tensor::randn([2, 6], &mut Rng::new(step)));
-        l.forward(&x, &mut Pass::eval()).square().sum(..).backward()
-    };
-    let whole = layer();
-    let mut muon = Muon::new(&whole, MuonConfig::default()).unwrap();
-    (0..6).for_each(|step| muon.step(&loss(&whole, step)).unwrap());
-    let part = layer();
-    let mut first = Muon::new(&part, MuonConfig::default()).unwrap();
-    (0..other).for_each(|step| first.step(&loss(&part, step)).unwrap());
-    let mut second = Muon::new(&part, MuonConfig::default()).unwrap();
-    second.load_state_dict(first.steps(), &first.state_dict()).unwrap();
-    (other..6).for_each(|step| second.step(&loss(&part, step)).unwrap());
-    assert_eq!(part.state_dict(), whole.state_dict());
-    assert_eq!(second.state_dict(), muon.state_dict());
-
-    // The learning rate of AdamW keeps its ratio.
-    muon.set_lr(0.0);
-    let before = whole.state_dict();
-    muon.step(&loss(&whole, 9)).unwrap();
-    assert_eq!(whole.state_dict(), before);
-    assert_eq!(muon.lr(), 0.0);
-
-    // All or nothing.
-    let mut dict = muon.state_dict();
-    dict.remove("m.bias");
-    let kept = muon.state_dict();
-    assert!(muon.load_state_dict(1, &dict).is_err());
-    assert_eq!(muon.state_dict(), kept);
-    whole.bias.as_ref().unwrap().set_trainable(false);
-    let grads = loss(&whole, 1);
-    whole.bias.as_ref().unwrap().set_trainable(true);
-    let before = (whole.state_dict(), muon.state_dict());
-    assert!(
-        matches!(muon.step(&grads), Err(StepError::MissingGradient(names)) if names == ["bias"])
-    );
-    assert_eq!((whole.state_dict(), muon.state_dict()), before);
-
-    for config in [
-        MuonConfig { lr: -1.0, ..MuonConfig::default() },
-        MuonConfig { momentum: 1.0, ..MuonConfig::default() },
-        MuonConfig { weight_decay: f64::NAN, ..MuonConfig::default() },
-    ] {
-        assert!(Muon::new(&layer(), config).is_err());
-    }
-    let vector = Muon::with_rule(&layer(), MuonConfig::default(), |name, _| name == "bias");
-    assert!(vector.unwrap_err().to_string().contains("bias [4] is not a matrix"));
-}
-
-#[test]
-fn orthogonalized_matrices_have_singular_values_near_1() {
-    for shape in [[4, 9], [9, 4], [7, 7], [1, 5], [5, 1]] {
-        let x = orthogonalize(&Tensor::<f64>::randn(shape, &mut Rng::new(3)), 8);
-        let gram = if shape[0] < shape[1] { x.matmul(&x.t()) } else { x.t().matmul(&x) };
-        let off = (&gram - &Tensor::eye(gram.size(0))).abs().max(..).item();
-        assert!(off < 0.5, "{shape:?}: {off}");
-    }
-    let zeros = orthogonalize(&Tensor::<f32>::zeros([3, 4]), 5);
-    assert_eq!(zeros.to_vec(), [0.0; 12]);
-    let bits = |threads| {
-        with_threads(threads, || {
-            orthogonalize(&Tensor::<f32>::randn([70, 130], &mut Rng::new(1)), 5)
-        })
-    };
-    assert_eq!(bits(1), bits(3));
 }
 
 #[test]

@@ -73,3 +73,42 @@ fn rates_must_be_rates() {
         assert!(e.contains("learning rate") && e.contains(&lr.to_string()), "{e}");
     }
 }
+
+#[test]
+fn schedules_equal_their_formulas() {
+    let cosine = Schedule::WarmupCosine { lr: 1e-3, min_lr: 1e-4, warmup: 100, steps: 2000 };
+    // nanoGPT's get_lr, by hand.
+    let nano = |it: f64| match it {
+        it if it < 100.0 => 1e-3 * (it + 1.0) / 101.0,
+        it if it > 2000.0 => 1e-4,
+        it => {
+            let ratio = (it - 100.0) / 1900.0;
+            1e-4 + 0.5 * (1.0 + (PI * ratio).cos()) * 9e-4
+        }
+    };
+    for step in (0..2500).chain([u64::MAX]) {
+        let (got, want) = (cosine.lr(step), nano(step as f64));
+        assert!((got - want).abs() < 1e-18, "step {step}: {got} {want}");
+    }
+    let all = [
+        cosine,
+        Schedule::Constant { lr: 0.5 },
+        Schedule::Linear { lr: 1.0, min_lr: 0.0, warmup: u64::MAX, steps: 0 },
+        Schedule::WarmupCosine { lr: 1.0, min_lr: 0.0, warmup: 0, steps: 0 },
+        Schedule::Step { lr: 1.0, every: 1, factor: 0.5 },
+    ];
+    for schedule in all {
+        schedule.check().unwrap();
+        for step in [0, 1, 99, 100, 101, 5000, u64::MAX - 1, u64::MAX] {
+            let lr = schedule.lr(step);
+            assert!((0.0..=1.0).contains(&lr), "{schedule:?} at {step}: {lr}");
+        }
+    }
+    let error = |s: Schedule| s.check().unwrap_err().to_string();
+    let text = error(Schedule::Step { lr: 1.0, every: 0, factor: 0.5 });
+    assert_eq!(text, "steps between changes must be at least 1, got 0");
+    let text = error(Schedule::Step { lr: 1.0, every: 1, factor: f64::NAN });
+    assert_eq!(text, "the factor must be finite and >= 0, got NaN");
+    let text = error(Schedule::Linear { lr: 1.0, min_lr: -1.0, warmup: 0, steps: 9 });
+    assert_eq!(text, "the final learning rate must be finite and >= 0, got -1");
+}
