@@ -63,6 +63,7 @@ pub use graph::{Cx, Id, Input, InputGrads, Node, Tangents, Var};
 pub use op::{Attribute, Call, Formula, Kind, Op, Product, Shapes};
 pub use ops::binary::VarOrNumber;
 pub use ops::pointwise::PointwiseFn;
+pub use ops::recurrence::Recurrence;
 pub use recompute::recompute;
 pub use record::{Fused, Operand, Slot, is_recorded};
 pub use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};

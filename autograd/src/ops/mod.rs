@@ -21,6 +21,7 @@ pub mod matmul;
 pub mod norm;
 pub mod pointwise;
 pub mod quantile;
+pub mod recurrence;
 pub mod reduce;
 pub mod scatter;
 pub mod softmax;

@@ -591,6 +591,29 @@ pub mod shapes {
         with_last(case, 1, 0)
     }
 
+    /// The vectors q, k, a and b of a recurrence, one after the other; its values and its first state; decays.
+    pub fn recurrence(case: &Case) -> Vec<Shape> {
+        let [l, dk, dv] = match case.large {
+            true => [100, 40, 36],
+            false => three_sizes(case),
+        };
+        let heads = if case.large { 24 } else { 1 + case.below(2) };
+        let of = |rows: usize, width: usize| Shape::from([1, heads, rows, width]);
+        let decay = if case.flag() { of(l, dk) } else { Shape::from([heads, 1, 1]) };
+        vec![of(4 * l, dk), of(l + dk, dv), decay]
+    }
+
+    pub fn recurrence_without_decay(case: &Case) -> Vec<Shape> {
+        recurrence(case)[..2].to_vec()
+    }
+
+    /// At least one token.
+    pub fn steps(case: &Case) -> Vec<Shape> {
+        let mut sizes = at_least(case, 1);
+        sizes[0] = sizes[0].max(1);
+        recurrence(&Case { sizes, ..case.clone() })
+    }
+
     fn three_sizes(case: &Case) -> [usize; 3] {
         if case.large {
             return [200, 190, 210];

@@ -6,7 +6,7 @@
 //! a function of shapes and seed.
 
 use crate::draw::{Case, Domain::*, shapes::*};
-use retrograd_autograd::Var;
+use retrograd_autograd::{Recurrence, Var};
 use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::ops::activation::{Gelu, Silu, Tanh};
 use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
@@ -103,6 +103,20 @@ const INTEGERS: [f64; 5] = [-2.0, -1.0, 0.0, 1.0, 2.0];
 
 fn smooth(label_smoothing: f64) -> CrossEntropy {
     CrossEntropy { label_smoothing, ..CrossEntropy::default() }
+}
+
+/// A recurrence with decays, if they are given, and its first state.
+fn recurrence_of<T: Real>(x: &[Var<T>], is_low_rank: bool) -> (Recurrence<T>, Var<T>) {
+    let (l, dk) = (x[0].size(-2) / 4, x[0].size(-1));
+    let [q, k, a, b] = [0, 1, 2, 3].map(|i| x[0].narrow(-2, i * l, l));
+    // So that a state does not grow with the square of its width.
+    let low_rank = is_low_rank.then(|| [a / T::from_f64(dk.max(1) as f64), b]);
+    let of = Recurrence {
+        decay: x.get(2).cloned(),
+        low_rank,
+        ..Recurrence::new(&q, &k, &x[1].narrow(-2, 0, l))
+    };
+    (of, x[1].narrow(-2, l, dk))
 }
 
 fn by(reduction: Reduction) -> CrossEntropy {
@@ -334,6 +348,11 @@ pub const ROWS: &[Row] = rows![
     feed_forward "biases" feed_forward [Plain], Nonzero, |x, c| x[0].feed_forward((&x[1], Some(&x[2].sum(0))), Gelu, (&x[2], Some(&x[2].sum(1))));
     feed_forward_add feed_forward [Plain], Nonzero, |x, c| x[0].feed_forward_add((&x[1], None), Gelu, (&x[2], Some(&x[2].sum(1))), &x[0].linear(&x[1], None).linear(&x[2], None));
     matmul factors [Plain], Nonzero, |x, c| x[0].matmul(&x[1]);
+    run "a diagonal transition" recurrence [Plain], Nonzero, |x, c| rejoin(&recurrence_of(x, false).0.run(None), -2);
+    run "a transition of low rank" recurrence_without_decay [Plain], Nonzero, |x, c| { let (of, state) = recurrence_of(x, true); rejoin(&of.run(Some(&state)), -2) };
+    run "all terms" recurrence [Plain], Nonzero, |x, c| { let (of, state) = recurrence_of(x, true); rejoin(&of.run(Some(&state)), -2) };
+    steps steps [Plain], Nonzero, |x, c| { let (of, state) = recurrence_of(x, true); rejoin(&of.steps(Some(&state)), -2) };
+    weights recurrence [Plain], Nonzero, |x, c| { let (of, state) = recurrence_of(x, true); rejoin(&[of.weights().matmul(&of.v), state], -2) };
     matmul "square" square_factors [Plain], Nonzero, |x, c| x[0].matmul(&x[1]);
     matmul "by its transpose" matrix [Plain], Nonzero, |x, c| x[0].matmul(&x[0].t());
     dot vectors [Plain], Nonzero, |x, c| x[0].dot(&x[1]);

@@ -14,6 +14,7 @@
 //! | [`update`] | [`update::Update`]: W numbers replaced in place | gradient accumulation, optimizers |
 //! | [`square_sums()`] | sums of squares of many tensors | gradient norms |
 //! | [`attention`] | [`attention::TileMask`]: which pairs of queries and keys attend | tiled attention |
+//! | [`recurrence`] | decays, a rank-1 transition, keys, values | linear attention with decay, delta rules |
 //! | `integers` | a function of K integers, or a fold of many | arithmetic on `i64` and `u32` |
 //! | `gemm` | matrix multiplication, with an epilogue | matmul, linear layers, attention |
 //!
@@ -43,6 +44,7 @@ pub mod gemm;
 pub(crate) mod integers;
 mod lane_arrays;
 mod real;
+pub mod recurrence;
 pub(crate) mod reduce;
 pub(crate) mod reduce_terms;
 pub(crate) mod rows;

@@ -1,0 +1,463 @@
+//! A linear recurrence whose state is a matrix for each head: the kernel of linear attention with
+//! decay and of delta rules.
+//!
+//! With vectors `q, k, a, b, w` of `Dk` elements and `v` of `Dv`, for each token `t`:
+//!
+//! ```text
+//! S_t = diag(w_t) S_{t-1} + b_t (a_tᵀ S_{t-1}) + k_t v_tᵀ
+//! o_t = S_tᵀ q_t
+//! ```
+//!
+//! The transition is diagonal plus a matrix of rank 1. The kernel takes one token after the other. A column of the
+//! state depends on the same column before it and on nothing else, so the state of some columns stays in
+//! the L1 cache for the whole sequence: there, a step takes as many operations as a token takes in
+//! chunks of `Dk` tokens by matrix products, and needs neither quotients of decays, which overflow, nor the
+//! inverse of a triangular matrix. Each element of a result is computed in the order of the tokens, so a
+//! sequence in pieces has the bits of the whole one.
+//!
+//! For the backward pass the [forward](forward()) pass keeps the state before each chunk of [`CHUNK`] tokens. The
+//! [backward](backward()) pass computes the states of a chunk again, a few columns at a time.
+
+use crate::cost::Cost;
+use crate::kernels::{Real, level_of};
+use crate::matrix::MatRef;
+use crate::observe::{self, KernelCall};
+use crate::par;
+use crate::settings;
+use crate::shape::Shape;
+use crate::simd::{Kernel, Lanes};
+use crate::tensor::Tensor;
+
+/// Tokens between two states that are kept.
+pub const CHUNK: usize = 32;
+/// Vectors of columns in a pass of the forward kernel.
+const VECTORS: usize = 2;
+/// Columns in a pass of the backward kernel.
+const COLS: usize = 4;
+
+/// The vectors of all tokens: `q`, `k` and `w` `[B, H, L, Dk]`, `v` `[B, H, L, Dv]`, with any strides.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a, T: Real> {
+    /// What reads the state.
+    pub q: &'a Tensor<T>,
+    /// The keys.
+    pub k: &'a Tensor<T>,
+    /// The values.
+    pub v: &'a Tensor<T>,
+    /// The decay of each row of the state.
+    pub w: &'a Tensor<T>,
+    /// `a` and `b`, if the transition is not diagonal.
+    pub low_rank: Option<[&'a Tensor<T>; 2]>,
+}
+
+/// The gradients of [`forward`].
+#[derive(Debug)]
+pub struct Vjp<T: Real> {
+    /// Of `q`, `k`, `w`, and of `a` and `b` if there are any.
+    pub rows: Vec<Tensor<T>>,
+    /// Of the values.
+    pub dv: Tensor<T>,
+    /// Of the first state.
+    pub dstate: Tensor<T>,
+}
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    heads: usize,
+    l: usize,
+    dk: usize,
+    dv: usize,
+}
+
+impl Sizes {
+    fn chunks(self) -> usize {
+        self.l.div_ceil(CHUNK)
+    }
+
+    /// The report of a call with so many multiply-adds for each element of the state and token.
+    fn describe<T: Real>(self, kernel: &'static str, fmas: u64, shape: Shape) -> KernelCall {
+        let Sizes { batch, heads, l, dk, dv } = self;
+        KernelCall {
+            level: level_of::<T>(settings::level()),
+            flops: 2 * fmas * (batch * heads * l * dk * dv) as u64,
+            ..KernelCall::new("recurrence", kernel, T::DTYPE, shape)
+        }
+    }
+}
+
+impl<T: Real> Terms<'_, T> {
+    fn sizes(&self) -> Sizes {
+        let [batch, heads, l, dk] = self.k.shape()[..] else { panic!("recurrence: rank of k") };
+        Sizes { batch, heads, l, dk, dv: self.v.shape()[3] }
+    }
+
+    /// `q`, `k`, `v`, `w`, and `a` and `b`, with contiguous rows.
+    fn in_rows(&self) -> Vec<Tensor<T>> {
+        let all = [self.q, self.k, self.v, self.w].into_iter();
+        all.chain(self.low_rank.into_iter().flatten()).map(in_rows).collect()
+    }
+}
+
+fn in_rows<T: Real>(x: &Tensor<T>) -> Tensor<T> {
+    if x.layout().strides()[3] == 1 { x.clone() } else { x.contiguous() }
+}
+
+/// The matrix of head `i` of all sequences.
+fn head<T: Real>(x: &Tensor<T>, i: usize) -> MatRef<'_, T> {
+    let (shape, strides) = (x.shape(), x.layout().strides());
+    let at = (i / shape[1]) as isize * strides[0] + (i % shape[1]) as isize * strides[1];
+    MatRef {
+        data: x.data(),
+        offset: (x.layout().offset() as isize + at) as usize,
+        rows: shape[2],
+        cols: shape[3],
+        row_stride: strides[2],
+        col_stride: strides[3],
+    }
+}
+
+/// `n` parts of equal sizes, possibly empty.
+fn parts<T>(x: &mut [T], n: usize) -> Vec<&mut [T]> {
+    let size = x.len() / n.max(1);
+    let mut rest = x;
+    let part = |_| {
+        let (part, others) = std::mem::take(&mut rest).split_at_mut(size);
+        rest = others;
+        part
+    };
+    (0..n).map(part).collect()
+}
+
+/// The outputs `[B, H, L, Dv]`, the state after the last token `[B, H, Dk, Dv]`, and, if `keeps`, what
+/// [`backward`] needs: `[B, H, ..]` with the rows `aᵀ S` of each token, if there is an `a`, and states.
+///
+/// # Panics
+/// If the shapes do not match.
+#[inline(never)]
+pub fn forward<T: Real>(
+    terms: &Terms<'_, T>,
+    state: &Tensor<T>,
+    keeps: bool,
+) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
+    let call = observe::begin();
+    let sizes @ Sizes { batch, heads, l, dk, dv } = terms.sizes();
+    let (operands, state, n) = (terms.in_rows(), in_rows(state), batch * heads);
+    let reads = if terms.low_rank.is_some() { l } else { 0 };
+    let kept = if keeps { reads + sizes.chunks() * dk } else { 0 };
+    let shape = |rows| Shape::from([batch, heads, rows, dv]);
+    let (results, kept) =
+        Tensor::build2("recurrence", shape(l + dk), shape(kept), |results, kept| {
+            let tasks: Vec<_> = parts(results, n).into_iter().zip(parts(kept, n)).zip(0..).collect();
+            par::each(tasks, l * dk * dv, Cost(80), |((results, kept), i)| {
+                let (out, last) = results.split_at_mut(l * dv);
+                let first = head(&state, i);
+                for i in 0..dk {
+                    last[i * dv..][..dv].copy_from_slice(first.row(i));
+                }
+                let x: Vec<_> = operands.iter().map(|x| head(x, i)).collect();
+                let kept = keeps.then(|| kept.split_at_mut(reads * dv));
+                T::dispatch(settings::level(), Forward { x: &x, state: last, out, kept });
+            });
+        });
+    let (out, last) = (results.narrow(-2, 0, l), results.narrow(-2, l, dk));
+    observe::end(call, || {
+        let fmas = if terms.low_rank.is_some() { 5 } else { 3 };
+        let read = operands.iter().chain([&state]).map(Tensor::distinct_bytes).sum();
+        let written = results.distinct_bytes() + kept.distinct_bytes();
+        KernelCall { read, written, ..sizes.describe::<T>("steps", fmas, *out.shape()) }
+    });
+    (out, last, kept)
+}
+
+/// One head.
+struct Forward<'a, T> {
+    /// `q`, `k`, `v`, `w`, and `a` and `b` if there are any.
+    x: &'a [MatRef<'a, T>],
+    /// The first state, and then the last one.
+    state: &'a mut [T],
+    out: &'a mut [T],
+    /// `aᵀ S` of each token, and states.
+    kept: Option<(&'a mut [T], &'a mut [T])>,
+}
+
+impl<T: Real> Kernel<T> for Forward<'_, T> {
+    type Out = ();
+    const EIGHT_F64: bool = true;
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        match *self.x {
+            [q, k, v, w] => steps::<T, S, false>(s, self, [q, k, v, w, w, w]),
+            [q, k, v, w, a, b] => steps::<T, S, true>(s, self, [q, k, v, w, a, b]),
+            _ => {}
+        }
+    }
+}
+
+/// All steps of one head, with a transition of low rank or a diagonal one.
+#[inline(always)]
+fn steps<T: Real, S: Lanes<T>, const LOW_RANK: bool>(
+    s: S,
+    Forward { state, out, mut kept, .. }: Forward<'_, T>,
+    [q, k, v, w, a, b]: [MatRef<'_, T>; 6],
+) {
+    let (l, dk, dv, width) = (k.rows, k.cols, v.cols, VECTORS * S::N);
+    let zero = s.splat(T::ZERO);
+    let mut strip = vec![T::ZERO; dk * width];
+    for first in (0..dv).step_by(width) {
+        let n = width.min(dv - first);
+        for i in 0..dk {
+            strip[i * width..][..n].copy_from_slice(&state[i * dv + first..][..n]);
+        }
+        for t in 0..l {
+            let (q, k, w, a, b) = (q.row(t), k.row(t), w.row(t), a.row(t), b.row(t));
+            let values = &v.row(t)[first..first + n];
+            let (mut x, mut u, mut o) = ([zero; VECTORS], [zero; VECTORS], [zero; VECTORS]);
+            for c in 0..VECTORS {
+                let from = (c * S::N).min(n);
+                x[c] = s.load_or(&values[from..(from + S::N).min(n)], T::ZERO);
+            }
+            if let Some((_, states)) = kept.as_mut().filter(|_| t % CHUNK == 0) {
+                for i in 0..dk {
+                    let at = (t / CHUNK * dk + i) * dv + first;
+                    states[at..at + n].copy_from_slice(&strip[i * width..][..n]);
+                }
+            }
+            if LOW_RANK {
+                for i in 0..dk {
+                    let row = &strip[i * width..][..width];
+                    for c in 0..VECTORS {
+                        u[c] = s.fma(s.splat(a[i]), s.load(&row[c * S::N..]), u[c]);
+                    }
+                }
+            }
+            for i in 0..dk {
+                let row = &mut strip[i * width..][..width];
+                for c in 0..VECTORS {
+                    let row = &mut row[c * S::N..][..S::N];
+                    let mut y = s.mul(s.splat(w[i]), s.load(row));
+                    if LOW_RANK {
+                        y = s.fma(s.splat(b[i]), u[c], y);
+                    }
+                    y = s.fma(s.splat(k[i]), x[c], y);
+                    s.store(y, row);
+                    o[c] = s.fma(s.splat(q[i]), y, o[c]);
+                }
+            }
+            for c in 0..VECTORS {
+                let (from, to) = ((c * S::N).min(n), (c * S::N + S::N).min(n));
+                let place = t * dv + first;
+                s.store_part(o[c], &mut out[place + from..place + to]);
+                if let (true, Some((reads, _))) = (LOW_RANK, &mut kept) {
+                    s.store_part(u[c], &mut reads[place + from..place + to]);
+                }
+            }
+        }
+        for i in 0..dk {
+            state[i * dv + first..][..n].copy_from_slice(&strip[i * width..][..n]);
+        }
+    }
+}
+
+/// The VJP of [`forward`] from what it kept, for the cotangents `[B, H, L, Dv]` of the outputs and
+/// `[B, H, Dk, Dv]` of the last state. With `u = aᵀ S_{t-1}` and the cotangent `G` of `S_t`, to which the outputs add
+/// `q gᵀ`:
+///
+/// ```text
+/// dq = S_t g      dk = G v      dv = Gᵀ k      db = G u      du = Gᵀ b
+/// dw = Σ G · S_{t-1}, over columns             da = S_{t-1} du
+/// the cotangent of S_{t-1} is diag(w) G + a duᵀ
+/// ```
+///
+/// # Panics
+/// If the shapes do not match.
+#[inline(never)]
+pub fn backward<T: Real>(
+    terms: &Terms<'_, T>,
+    kept: &Tensor<T>,
+    [g, g_state]: [&Tensor<T>; 2],
+) -> Vjp<T> {
+    let call = observe::begin();
+    let sizes @ Sizes { batch, heads, l, dk, dv } = terms.sizes();
+    let (operands, g, n) = (terms.in_rows(), in_rows(g), batch * heads);
+    let results = operands.len() - 1;
+    let shape = |rows, width| Shape::from([batch, heads, rows, width]);
+    let (of_rows, of_values) = (shape(results * l, dk), shape(l + dk, dv));
+    let (rows, values) = Tensor::build2("recurrence_vjp", of_rows, of_values, |rows, values| {
+        let tasks: Vec<_> = parts(rows, n).into_iter().zip(parts(values, n)).zip(0..).collect();
+        par::each(tasks, l * dk * dv, Cost(240), |((rows, values), i)| {
+            let x: Vec<_> = operands.iter().map(|x| head(x, i)).collect();
+            let (kept, g, g_state) = (head(kept, i), head(&g, i), head(g_state, i));
+            let backward = Backward { x: &x, kept, g, g_state, rows, values };
+            T::dispatch(settings::level(), backward);
+        });
+    });
+    observe::end(call, || {
+        let fmas = if terms.low_rank.is_some() { 13 } else { 8 };
+        let read = operands.iter().chain([kept, &g, g_state]).map(Tensor::distinct_bytes).sum();
+        let written = rows.distinct_bytes() + values.distinct_bytes();
+        KernelCall { read, written, ..sizes.describe::<T>("steps, backward", fmas, of_values) }
+    });
+    Vjp {
+        rows: (0..results).map(|i| rows.narrow(-2, i * l, l)).collect(),
+        dv: values.narrow(-2, 0, l),
+        dstate: values.narrow(-2, l, dk),
+    }
+}
+
+/// One head.
+struct Backward<'a, T> {
+    /// `q`, `k`, `v`, `w`, and `a` and `b` if there are any.
+    x: &'a [MatRef<'a, T>],
+    kept: MatRef<'a, T>,
+    g: MatRef<'a, T>,
+    g_state: MatRef<'a, T>,
+    /// The gradients of `q`, `k`, `w`, and of `a` and `b`.
+    rows: &'a mut [T],
+    /// The gradients of the values, then that of the first state.
+    values: &'a mut [T],
+}
+
+impl<T: Real> Kernel<T> for Backward<'_, T> {
+    type Out = ();
+    const EIGHT_F64: bool = true;
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        match *self.x {
+            [q, k, v, w] => steps_back::<T, S, false, 3>(s, self, v, [q, k, w]),
+            [q, k, v, w, a, b] => steps_back::<T, S, true, 5>(s, self, v, [q, k, w, a, b]),
+            _ => {}
+        }
+    }
+}
+
+/// All steps of one head, from the last one to the first. States and their cotangents are transposed here: a column is
+/// contiguous, and padded to whole vectors.
+#[inline(always)]
+fn steps_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
+    s: S,
+    Backward { kept, g, g_state, rows, values, .. }: Backward<'_, T>,
+    v: MatRef<'_, T>,
+    x: [MatRef<'_, T>; R],
+) {
+    let (l, dk, dv) = (v.rows, x[0].cols, v.cols);
+    let (width, padded) = (dk.next_multiple_of(S::N), dv.next_multiple_of(COLS));
+    let reads = if LOW_RANK { l } else { 0 };
+    let mut cotangent = vec![T::ZERO; padded * width];
+    for (j, i) in (0..dv).flat_map(|j| (0..dk).map(move |i| (j, i))) {
+        cotangent[j * width + i] = g_state.at(i, j);
+    }
+    let mut states = vec![T::ZERO; (CHUNK + 1) * COLS * width];
+    // The vectors of a chunk, and their gradients.
+    let mut vectors = vec![T::ZERO; R * CHUNK * width];
+    let mut sums = vec![T::ZERO; R * CHUNK * width];
+    for chunk in (0..l.div_ceil(CHUNK)).rev() {
+        let (first, tokens) = (chunk * CHUNK, CHUNK.min(l - chunk * CHUNK));
+        sums.fill(T::ZERO);
+        for r in 0..R {
+            for t in 0..tokens {
+                vectors[(r * CHUNK + t) * width..][..dk].copy_from_slice(x[r].row(first + t));
+            }
+        }
+        for j in (0..dv).step_by(COLS) {
+            let n = COLS.min(dv - j);
+            for i in 0..dk {
+                let row = &kept.row(reads + chunk * dk + i)[j..j + n];
+                for c in 0..n {
+                    states[c * width + i] = row[c];
+                }
+            }
+            let scalars = |x: MatRef<'_, T>, t: usize| {
+                let (mut y, row) = ([T::ZERO; COLS], &x.row(first + t)[j..j + n]);
+                for c in 0..n {
+                    y[c] = row[c];
+                }
+                y
+            };
+            let reads_of = |t: usize| if LOW_RANK { scalars(kept, t) } else { [T::ZERO; COLS] };
+            for t in 0..tokens {
+                let (v, u) = (scalars(v, t), reads_of(t));
+                let (before, after) = states.split_at_mut((t + 1) * COLS * width);
+                let before = &before[t * COLS * width..];
+                let vector = |r: usize| &vectors[(r * CHUNK + t) * width..][..width];
+                for at in (0..width).step_by(S::N) {
+                    let (k, w) = (s.load(&vector(1)[at..]), s.load(&vector(2)[at..]));
+                    for c in 0..COLS {
+                        let mut y = s.mul(w, s.load(&before[c * width + at..]));
+                        if LOW_RANK {
+                            y = s.fma(s.load(&vector(R - 1)[at..]), s.splat(u[c]), y);
+                        }
+                        s.store(s.fma(k, s.splat(v[c]), y), &mut after[c * width + at..]);
+                    }
+                }
+            }
+            for t in (0..tokens).rev() {
+                let (g, v, u) = (scalars(g, t), scalars(v, t), reads_of(t));
+                let before = &states[t * COLS * width..][..COLS * width];
+                let after = &states[(t + 1) * COLS * width..][..COLS * width];
+                let place = |r: usize| (r * CHUNK + t) * width;
+                let zero = s.splat(T::ZERO);
+                let (mut dv_c, mut du_c) = ([zero; COLS], [zero; COLS]);
+                for at in (0..width).step_by(S::N) {
+                    let mut of = [zero; R];
+                    let mut sum = [zero; R];
+                    for r in 0..R {
+                        of[r] = s.load(&vectors[place(r) + at..]);
+                        sum[r] = s.load(&sums[place(r) + at..]);
+                    }
+                    for c in 0..COLS {
+                        let y = &mut cotangent[(j + c) * width + at..][..S::N];
+                        let here = c * width + at;
+                        let dy = s.fma(of[0], s.splat(g[c]), s.load(y));
+                        s.store(dy, y);
+                        sum[0] = s.fma(s.load(&after[here..]), s.splat(g[c]), sum[0]);
+                        sum[1] = s.fma(dy, s.splat(v[c]), sum[1]);
+                        sum[2] = s.fma(dy, s.load(&before[here..]), sum[2]);
+                        dv_c[c] = s.fma(of[1], dy, dv_c[c]);
+                        if LOW_RANK {
+                            sum[R - 1] = s.fma(dy, s.splat(u[c]), sum[R - 1]);
+                            du_c[c] = s.fma(of[R - 1], dy, du_c[c]);
+                        }
+                    }
+                    for r in 0..R {
+                        s.store(sum[r], &mut sums[place(r) + at..]);
+                    }
+                }
+                for c in 0..n {
+                    values[(first + t) * dv + j + c] = s.sum(dv_c[c]);
+                }
+                for c in 0..COLS {
+                    du_c[c] = s.splat(s.sum(du_c[c]));
+                }
+                for at in (0..width).step_by(S::N) {
+                    let w = s.load(&vectors[place(2) + at..]);
+                    let (a, da) = (place(R - 2) + at, place(R - 2) + at);
+                    let mut sum = s.load(&sums[da..]);
+                    for c in 0..COLS {
+                        let y = &mut cotangent[(j + c) * width + at..][..S::N];
+                        let mut dy = s.mul(w, s.load(y));
+                        if LOW_RANK {
+                            dy = s.fma(s.load(&vectors[a..]), du_c[c], dy);
+                            sum = s.fma(s.load(&before[c * width + at..]), du_c[c], sum);
+                        }
+                        s.store(dy, y);
+                    }
+                    if LOW_RANK {
+                        s.store(sum, &mut sums[da..]);
+                    }
+                }
+            }
+        }
+        for r in 0..R {
+            for t in 0..tokens {
+                let sum = &sums[(r * CHUNK + t) * width..][..dk];
+                rows[(r * l + first + t) * dk..][..dk].copy_from_slice(sum);
+            }
+        }
+    }
+    for (i, j) in (0..dk).flat_map(|i| (0..dv).map(move |j| (i, j))) {
+        values[(l + i) * dv + j] = cotangent[j * width + i];
+    }
+}
