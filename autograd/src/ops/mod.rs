@@ -8,6 +8,7 @@
 pub mod activation;
 pub mod arrange;
 pub mod binary;
+pub mod convolution;
 pub mod dropout;
 pub mod einsum;
 pub mod elementwise_loss;

@@ -83,8 +83,7 @@ impl<T: Real> Recurrence<T> {
             Some([a, b]) => [Some(a), Some(b)],
             None => [None, None],
         };
-        let inputs =
-            [Some(&self.q), Some(&self.k), Some(&self.v), Some(&w), Some(&state), a, b];
+        let inputs = [Some(&self.q), Some(&self.k), Some(&self.v), Some(&w), Some(&state), a, b];
         let keeps = inputs.iter().flatten().any(|x| x.is_tracked());
         let terms = Terms {
             q: self.q.value(),

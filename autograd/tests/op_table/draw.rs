@@ -591,6 +591,14 @@ pub mod shapes {
         with_last(case, 1, 0)
     }
 
+    /// An input of a convolution, and its taps.
+    pub fn convolution(case: &Case) -> Vec<Shape> {
+        let mut x = at_least(case, 2);
+        let (rank, taps) = (x.len(), 1 + case.below(6));
+        x[rank - 2] += taps - 1;
+        vec![x[..].into(), [taps, x[rank - 1]].into()]
+    }
+
     /// The vectors q, k, a and b of a recurrence, one after the other; its values and its first state; decays.
     pub fn recurrence(case: &Case) -> Vec<Shape> {
         let [l, dk, dv] = match case.large {

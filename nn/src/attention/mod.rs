@@ -47,4 +47,5 @@ pub use parts::incremental::{Incremental, Past};
 pub use parts::positions::{LearnedPositions, SinusoidalPositions};
 pub use parts::projections::{HeadSizes, Projections};
 pub use parts::rope::{Llama3Scaling, Pairing, Rope, Scaling, Yarn};
+pub use parts::state::{LowRank, RecurrentState, ShortConv, StateCx, StateRule, StateSizes, Terms};
 pub use variants::*;

@@ -148,7 +148,8 @@ pub fn forward<T: Real>(
     let shape = |rows| Shape::from([batch, heads, rows, dv]);
     let (results, kept) =
         Tensor::build2("recurrence", shape(l + dk), shape(kept), |results, kept| {
-            let tasks: Vec<_> = parts(results, n).into_iter().zip(parts(kept, n)).zip(0..).collect();
+            let tasks: Vec<_> =
+                parts(results, n).into_iter().zip(parts(kept, n)).zip(0..).collect();
             par::each(tasks, l * dk * dv, Cost(80), |((results, kept), i)| {
                 let (out, last) = results.split_at_mut(l * dv);
                 let first = head(&state, i);
@@ -371,9 +372,7 @@ fn steps_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
             }
             let scalars = |x: MatRef<'_, T>, t: usize| {
                 let (mut y, row) = ([T::ZERO; COLS], &x.row(first + t)[j..j + n]);
-                for c in 0..n {
-                    y[c] = row[c];
-                }
+                y[..n].copy_from_slice(row);
                 y
             };
             let reads_of = |t: usize| if LOW_RANK { scalars(kept, t) } else { [T::ZERO; COLS] };

@@ -10,6 +10,7 @@ pub mod arrange;
 pub mod binary;
 pub mod close;
 pub mod compare;
+mod convolution;
 mod cumulative;
 pub mod einsum;
 pub mod histogram;

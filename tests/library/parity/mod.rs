@@ -5,6 +5,7 @@ mod functional;
 mod layers;
 mod ops;
 mod random;
+mod state_rules;
 mod training;
 
 use retrograd::autograd::Gradients;

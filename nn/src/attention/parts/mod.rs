@@ -7,3 +7,4 @@ pub(crate) mod positions;
 pub(crate) mod projections;
 pub(crate) mod rope;
 pub(crate) mod scores;
+pub(crate) mod state;

@@ -4,11 +4,14 @@
 mod additive;
 mod bigbird;
 mod cross;
+mod delta_net;
 mod differential;
 mod gated;
+mod gated_linear;
 mod linear_attention;
 mod longformer;
 mod luong;
+mod mamba2;
 mod memory;
 mod mla;
 mod multi_head;
@@ -19,6 +22,8 @@ mod prefix_lm;
 mod presets;
 mod qk_norm;
 mod renormalized;
+mod retention;
+mod rwkv7;
 mod self_attention;
 mod shaw;
 mod sparse_transformer;
@@ -29,14 +34,17 @@ mod wrapper;
 pub use additive::AdditiveAttention;
 pub use bigbird::{BigBirdAttention, BigBirdLayout};
 pub use cross::CrossAttention;
+pub use delta_net::{DeltaNet, DeltaProjections, GatedDeltaNet, KimiDeltaAttention};
 pub use differential::DifferentialAttention;
 pub use gated::{GatedAttention, HeadScaleAttention, ValueResidualAttention};
+pub use gated_linear::GatedLinearAttention;
 pub use linear_attention::{LinearAttention, LinearForm, LinearState, Reach, linear_attention};
 pub use longformer::LongformerAttention;
 pub use luong::{
     LuongAttention, LuongConcat, LuongDot, LuongGeneral, LuongLocalM, LuongLocalP, LuongLocation,
     LuongScore,
 };
+pub use mamba2::Mamba2;
 pub use memory::{MemoryAttention, attend_with_memory};
 pub use mla::{MlaAttention, MlaForm, MlaSizes};
 pub use multi_head::{InProjection, MultiHeadAttention, MultiHeadConfig};
@@ -50,6 +58,8 @@ pub use presets::{
 };
 pub use qk_norm::QkL2Attention;
 pub use renormalized::{RenormalizedSelfAttention, renormalize};
+pub use retention::Retention;
+pub use rwkv7::Rwkv7;
 pub use self_attention::SelfAttention;
 pub use shaw::ShawAttention;
 pub use sparse_transformer::{SparseMerge, SparsePattern};
