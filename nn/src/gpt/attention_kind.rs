@@ -58,6 +58,16 @@ const LINEAR: Support = Support {
     ..ALL
 };
 
+const NO_SCORES: &str = "it has a state and no scores";
+const STATE: Support = Support {
+    rope: Err("its state has no positions"),
+    bias: Err(NO_SCORES),
+    window: Err(NO_SCORES),
+    has_weights: false,
+    has_positions: true,
+    ..OWN_PROJECTIONS
+};
+
 /// `Display` and `FromStr` of an enumeration with `ALL` and `name`.
 macro_rules! by_name {
     ($type:ident, $what:literal) => {
@@ -172,6 +182,13 @@ kinds! {
     Sparsemax "sparsemax" "1602.02068" ALL, "weights by sparsemax: most are exactly 0";
     Entmax15 "entmax-1.5" "1905.05702" ALL, "weights by 1.5-entmax: between softmax and sparsemax";
     TopK "top-k" "1912.11637" ALL, "softmax over the 8 largest scores";
+    Retention "retention" "2307.08621" STATE, "a state with a fixed decay of each head (RetNet)";
+    GatedLinear "gated-linear" "2312.06635" STATE, "a state with a decay of each channel by the input (GLA)";
+    Mamba2 "mamba-2" "2405.21060" STATE, "a state with a decay of each head by the input (SSD)";
+    DeltaNet "delta-net" "2406.06484" STATE, "a state in which a token replaces the value of its key";
+    GatedDeltaNet "gated-delta-net" "2412.06464" STATE, "the same, with a decay of each head by the input";
+    KimiDelta "kimi-delta" "2510.26692" STATE, "the same, with a decay of each channel by the input (KDA)";
+    Rwkv7 "rwkv-7" "2503.14456" STATE, "decays and replacements of each channel by the input, and values of the first layer";
 }
 
 /// Causal multi-head attention, as in nanoGPT.

@@ -1,6 +1,6 @@
 //! The configuration of a GPT.
 
-use super::attention_kind::{AttentionKind, by_name};
+use super::attention_kind::{AttentionKind, Support, by_name};
 use super::names::Names;
 use crate::activation::Activation;
 use crate::attention::{HeadSizes, Pairing, Projections, Rope, Scaling};
@@ -55,6 +55,10 @@ pub struct GptConfig {
     pub tied: bool,
     /// The attention variant.
     pub attention: AttentionKind,
+    /// The attention variant by layer, in place of `attention`: the list is repeated. An option that some of them do
+    /// not support applies to the others. An empty list is `attention` in every layer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pattern: Vec<AttentionKind>,
     /// Number of key and value heads; `None`: as many as query heads, half as many for
     /// [`AttentionKind::GroupedQuery`], one for [`AttentionKind::MultiQuery`]. Divides `heads`.
     pub key_heads: Option<usize>,
@@ -187,6 +191,7 @@ impl Default for GptConfig {
             bias: true,
             tied: true,
             attention: AttentionKind::Causal,
+            pattern: Vec::new(),
             key_heads: None,
             head_width: None,
             qk_norm: false,
@@ -343,20 +348,23 @@ impl GptConfig {
 
     /// Checks the options that the attention variant may not support.
     fn check_attention(&self) -> Result<(), ConfigError> {
-        let support = self.attention.support();
+        let kinds = self.kinds();
         let is_rope = matches!(self.positions, Positions::Rope(_));
         let is_bias = matches!(self.positions, Positions::Alibi | Positions::T5);
         let windows = self.windows.iter().flatten().next().is_some();
-        for (given, support, option) in [
-            (self.key_heads.is_some(), support.heads, "key_heads"),
-            (self.head_width.is_some(), support.heads, "head_width"),
-            (self.qk_norm, support.qk_norm, "QK-norm"),
-            (is_rope, support.rope, "rotary positions"),
-            (is_bias, support.bias, "bias of positions"),
-            (windows, support.window, "windows"),
-        ] {
-            if let (true, Err(why)) = (given, support) {
-                let name = self.attention.name();
+        type Part = fn(&Support) -> Result<(), &'static str>;
+        let options: [(bool, Part, &str); 6] = [
+            (self.key_heads.is_some(), |support| support.heads, "key_heads"),
+            (self.head_width.is_some(), |support| support.heads, "head_width"),
+            (self.qk_norm, |support| support.qk_norm, "QK-norm"),
+            (is_rope, |support| support.rope, "rotary positions"),
+            (is_bias, |support| support.bias, "bias of positions"),
+            (windows, |support| support.window, "windows"),
+        ];
+        for (given, part, option) in options {
+            let is_supported = kinds.iter().any(|kind| part(&kind.support()).is_ok());
+            if let (true, false, Err(why)) = (given, is_supported, part(&kinds[0].support())) {
+                let name = kinds[0].name();
                 return Err(ConfigError(format!("attention {name:?} has no {option}: {why}")));
             }
         }
@@ -369,13 +377,48 @@ impl GptConfig {
             }
             rope.check()?;
         }
-        if self.attention == AttentionKind::Differential && self.head_width() % 2 == 1 {
+        if kinds.contains(&AttentionKind::Differential) && self.head_width() % 2 == 1 {
             let width = self.head_width();
             return Err(ConfigError(format!(
                 "differential attention halves heads, got width {width}"
             )));
         }
         Ok(())
+    }
+
+    /// The attention variants of the first layers, which are repeated.
+    pub fn kinds(&self) -> &[AttentionKind] {
+        match &self.pattern[..] {
+            [] => std::slice::from_ref(&self.attention),
+            pattern => pattern,
+        }
+    }
+
+    /// The configuration with the variant of a layer, and without the options that it does not support.
+    pub(crate) fn of_layer(&self, layer: usize) -> GptConfig {
+        let mut own = self.clone();
+        if self.pattern.is_empty() {
+            return own;
+        }
+        own.attention = self.pattern[layer % self.pattern.len()];
+        own.pattern.clear();
+        let support = own.attention.support();
+        if support.heads.is_err() {
+            (own.key_heads, own.head_width) = (None, None);
+        }
+        own.qk_norm &= support.qk_norm.is_ok();
+        if support.window.is_err() {
+            own.windows.clear();
+        }
+        let positions = match self.positions {
+            Positions::Rope(_) => support.rope,
+            Positions::Alibi | Positions::T5 => support.bias,
+            _ => Ok(()),
+        };
+        if positions.is_err() {
+            own.positions = Positions::None;
+        }
+        own
     }
 
     /// The number of key heads.

@@ -24,12 +24,16 @@ type Attention<T> = Arc<dyn CausalAttention<T>>;
 #[track_caller]
 #[inline(never)]
 pub(super) fn attention<T: Real>(config: &GptConfig, layer: usize, rng: &mut Rng) -> Attention<T> {
-    Builder { config, layer }.build(rng)
+    let own = &config.of_layer(layer);
+    let is_first = !(0..layer).any(|earlier| config.of_layer(earlier).attention == own.attention);
+    Builder { config: own, layer, is_first }.build(rng)
 }
 
 struct Builder<'a> {
     config: &'a GptConfig,
     layer: usize,
+    /// Whether it is the first layer with its variant.
+    is_first: bool,
 }
 
 impl Builder<'_> {
@@ -38,6 +42,7 @@ impl Builder<'_> {
         let GptConfig { width, heads, context, dropout, .. } = *self.config;
         let head_width = self.config.head_width();
         let p = |rng: &mut Rng| self.config.projections::<T>(rng);
+        let state = StateSizes { width, heads, key_width: head_width, value_width: head_width };
         match self.config.attention {
             Kind::Causal if self.is_fused() => Arc::new(CausalSelfAttention::new(self.config, rng)),
             Kind::Causal | Kind::GroupedQuery | Kind::MultiQuery => self.cached(p(rng), rng),
@@ -170,7 +175,7 @@ impl Builder<'_> {
                 self.cached(GatedAttention::new(p, rng), rng)
             }
             Kind::HeadScale => self.cached(HeadScaleAttention::new(p(rng)), rng),
-            Kind::ValueResidual if self.layer == 0 => {
+            Kind::ValueResidual if self.is_first => {
                 self.layer(p(rng), Caching::Rolling, first_layer, rng)
             }
             Kind::ValueResidual => {
@@ -185,6 +190,17 @@ impl Builder<'_> {
             Kind::Sparsemax => self.normalized(Normalizer::Sparsemax, rng),
             Kind::Entmax15 => self.normalized(Normalizer::Entmax15, rng),
             Kind::TopK => self.normalized(Normalizer::TopK(8), rng),
+            Kind::Retention => self.rule(Retention::new(state, rng), rng),
+            Kind::GatedLinear => self.rule(GatedLinearAttention::new(state, rng), rng),
+            Kind::Mamba2 => self.rule(Mamba2::new(state, rng), rng),
+            Kind::DeltaNet => self.rule(DeltaNet::new(state, rng), rng),
+            Kind::GatedDeltaNet => self.rule(GatedDeltaNet::new(state, rng), rng),
+            Kind::KimiDelta => self.rule(KimiDeltaAttention::new(state, rng), rng),
+            Kind::Rwkv7 => {
+                let mut rule = Rwkv7::new(state, (self.layer, self.config.layers), rng);
+                rule.v_lora = rule.v_lora.filter(|_| !self.is_first);
+                self.rule(rule, rng)
+            }
         }
     }
 
@@ -212,6 +228,11 @@ impl Builder<'_> {
         rng: &mut Rng,
     ) -> Attention<T> {
         self.layer(inner, Caching::Whole, run_incremental, rng)
+    }
+
+    /// A [`StateRule`].
+    fn rule<T: Real, R: StateRule<T> + 'static>(&self, inner: R, rng: &mut Rng) -> Attention<T> {
+        self.layer(inner, Caching::Rolling, run_rule, rng)
     }
 
     /// A variant that computes whole sequences only.
@@ -260,6 +281,24 @@ impl Builder<'_> {
         let scores = Scores { window, bias };
         Arc::new(Variant { inner, run, caching, scores, dropout, type_name })
     }
+}
+
+/// A state rule, whose state is in the cache.
+#[track_caller]
+fn run_rule<T: Real, R: StateRule<T>>(
+    rule: &R,
+    x: &Var<T>,
+    _: &Spec<T>,
+    cx: &mut LayerCx<'_, T>,
+) -> Var<T> {
+    let is_batch = x.rank() == 3;
+    let x = if is_batch { x.clone() } else { x.unsqueeze(0) };
+    let mut none = RecurrentState::default();
+    let state = cx.past.state(x.size(1)).unwrap_or(&mut none);
+    let mut of_rule = StateCx::new(cx.pass, state, cx.first_values);
+    of_rule.capture = cx.capture;
+    let y = rule.run(&x, &mut of_rule);
+    if is_batch { y } else { y.squeeze(0) }
 }
 
 /// The first layer of value residuals: attention that remembers its values.

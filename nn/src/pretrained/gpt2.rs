@@ -128,6 +128,7 @@ pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
         "gpt2",
         &[
             (c.attention == AttentionKind::Causal, format!("attention {:?}", c.attention.name())),
+            (c.pattern.is_empty(), "a pattern of attention variants".into()),
             (c.key_heads.is_none(), format!("key_heads {:?}", c.key_heads)),
             (c.head_width.is_none(), format!("head_width {:?}", c.head_width)),
             (!c.qk_norm, "QK-norm".into()),

@@ -238,6 +238,7 @@ pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
         "llama",
         &[
             (is_causal, format!("attention {:?}", c.attention.name())),
+            (c.pattern.is_empty(), "a pattern of attention variants".into()),
             (!c.qk_norm, "QK-norm".into()),
             (c.windows.iter().all(Option::is_none), format!("windows {:?}", c.windows)),
             (c.norm == NormKind::RmsNorm, format!("norm {:?}", c.norm)),

@@ -88,7 +88,7 @@ fn check(name: &str, config: GptConfig) {
     assert!(differs(&nested, &whole.unsqueeze(0)) < 1e-10, "{name}");
 
     let maps = model.attention_maps(&x);
-    assert_eq!(maps.len(), 2, "{name}");
+    assert_eq!(maps.len(), model.config().layers, "{name}");
     for map in &maps {
         assert_eq!((map.size(0), map.size(-1)), (2, CONTEXT), "{name}");
         let above = map.triu(1).abs();
@@ -129,6 +129,20 @@ fn every_attention_variant() {
     for &kind in AttentionKind::ALL {
         check(kind.name(), small().with_attention(kind));
     }
+}
+
+#[test]
+fn mixtures_of_variants_by_layer() {
+    let rope = Positions::Rope(RopeConfig::default());
+    let pattern = vec![AttentionKind::GatedDeltaNet, AttentionKind::Causal, AttentionKind::Rwkv7];
+    let hybrid = GptConfig { pattern, layers: 4, positions: rope, qk_norm: true, ..small() };
+    check("a pattern", hybrid.clone());
+    let names = model(hybrid.clone()).state_dict();
+    let of = |name: &str| names.keys().filter(|key| key.contains(name)).count();
+    // The first and the last layer, the second one, and the third one.
+    assert_eq!((of("attn.A_log"), of("attn.q_norm"), of("attn.w_lora.lora.0")), (2, 1, 1));
+    let only_states = GptConfig { pattern: vec![AttentionKind::Mamba2], qk_norm: false, ..hybrid };
+    assert!(only_states.check().unwrap_err().to_string().contains("its state has no positions"));
 }
 
 #[test]

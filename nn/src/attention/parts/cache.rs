@@ -1,9 +1,10 @@
-//! The cache of keys and values for generation.
+//! The cache of keys and values, or of a state, for generation.
 //!
 //! To continue a causal sequence, only the new tokens need queries; the keys and values of earlier
 //! tokens do not change. With a cache, one step costs `O(L)` instead of `O(L²)`, for
-//! `Hk · (D + Dv)` elements of memory per token and layer.
+//! `Hk · (D + Dv)` elements of memory per token and layer. A state rule has a state of constant size instead.
 
+use super::state::RecurrentState;
 use crate::attention::engine::CachedPositions;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
@@ -30,6 +31,8 @@ use std::ops::Range;
 pub struct KvCache<T: Real = f32> {
     keys: Buffer<T>,
     values: Buffer<T>,
+    /// Of a layer without keys.
+    state: RecurrentState<T>,
     seen: usize,
     limit: Limit,
 }
@@ -73,7 +76,9 @@ impl<T: Real> KvCache<T> {
     }
 
     fn with(limit: Limit) -> Self {
-        KvCache { keys: Buffer::default(), values: Buffer::default(), seen: 0, limit }
+        let (keys, values, state) =
+            (Buffer::default(), Buffer::default(), RecurrentState::default());
+        KvCache { keys, values, state, seen: 0, limit }
     }
 
     /// The number of tokens so far, which is the position of the next token.
@@ -111,13 +116,13 @@ impl<T: Real> KvCache<T> {
         }
     }
 
-    /// The size in bytes of the keys and values of the tokens in the cache.
+    /// The size in bytes of the keys and values of the tokens in the cache, or of the state.
     pub fn bytes(&self) -> usize {
         let elements = |buffer: &Buffer<T>| match &buffer.data {
             Some(data) if data.size(-2) > 0 => data.numel() / data.size(-2) * self.len(),
             _ => 0,
         };
-        (elements(&self.keys) + elements(&self.values)) * size_of::<T>()
+        (elements(&self.keys) + elements(&self.values)) * size_of::<T>() + self.state.bytes()
     }
 
     /// Removes all tokens.
@@ -128,7 +133,7 @@ impl<T: Real> KvCache<T> {
     /// Removes all tokens from position `n` on, as after rejected tokens in speculative decoding.
     ///
     /// # Panics
-    /// If there are fewer than `n` tokens, or some before them have been dropped.
+    /// If there are fewer than `n` tokens, or some before them have been dropped, as by a state.
     #[track_caller]
     pub fn truncate(&mut self, n: usize) {
         require(n <= self.seen, "cache", ErrorKind::Index, || {
@@ -145,6 +150,26 @@ impl<T: Real> KvCache<T> {
         (self.keys.len, self.values.len, self.seen) = (n, n, n);
     }
 
+    #[track_caller]
+    fn check_capacity(&self, new: usize) {
+        let Limit::Capacity(n) = self.limit else { return };
+        require(self.seen + new <= n, "cache", ErrorKind::Index, || {
+            format!("{new} more tokens after {} exceed the capacity of {n}", self.seen)
+        })
+        .or_panic();
+    }
+
+    /// The state of a layer without keys, for `new` more tokens.
+    ///
+    /// # Panics
+    /// If they exceed the capacity.
+    #[track_caller]
+    pub(crate) fn state(&mut self, new: usize) -> &mut RecurrentState<T> {
+        self.check_capacity(new);
+        self.seen += new;
+        &mut self.state
+    }
+
     /// Appends keys `[.., Hk, L, D]` and values `[.., Hv, L, Dv]`, and returns the keys and values of all tokens
     /// in the cache, the new ones last.
     ///
@@ -157,17 +182,12 @@ impl<T: Real> KvCache<T> {
             format!("{new} keys and {} values: k {:?}, v {:?}", v.size(-2), k.shape(), v.shape())
         })
         .or_panic();
-        match self.limit {
-            Limit::Capacity(n) => require(self.seen + new <= n, "cache", ErrorKind::Index, || {
-                format!("{new} more tokens after {} exceed the capacity of {n}", self.seen)
-            })
-            .or_panic(),
-            // Old rows are dropped here and not after they were read: now no tensor shares the
-            // buffer, so that rows are moved in place.
-            Limit::Keep { first, last } => {
-                self.keys.keep(first, last);
-                self.values.keep(first, last);
-            }
+        self.check_capacity(new);
+        // Old rows are dropped here and not after they were read: now no tensor shares the
+        // buffer, so that rows are moved in place.
+        if let Limit::Keep { first, last } = self.limit {
+            self.keys.keep(first, last);
+            self.values.keep(first, last);
         }
         self.keys.check(k, "keys");
         self.values.check(v, "values");

@@ -1,6 +1,7 @@
 //! Self-attention on a whole sequence, or on its next tokens with a cache.
 
 use super::cache::KvCache;
+use super::state::RecurrentState;
 use crate::attention::engine::{CachedPositions, Spec};
 use crate::module::{Call, Module};
 use crate::pass::Pass;
@@ -90,6 +91,12 @@ impl<'a, T: Real> Past<'a, T> {
     /// The positions of the keys in the cache, if there is one.
     pub(crate) fn positions(&self) -> Option<CachedPositions> {
         self.0.as_ref().map(|cache| cache.positions())
+    }
+
+    /// The state that the cache has of a layer without keys, for `new` more tokens; `None` without a cache.
+    #[track_caller]
+    pub(crate) fn state(&mut self, new: usize) -> Option<&mut RecurrentState<T>> {
+        self.0.as_mut().map(|cache| cache.state(new))
     }
 
     /// The keys and values of all tokens, given the ones of the call.

@@ -1,6 +1,7 @@
 //! State rules: layers whose memory of earlier tokens is a matrix of constant size for each head.
 
 use super::heads::{join_heads, split_heads};
+use crate::attention::engine::Capture;
 use crate::linear::Linear;
 use crate::module::{Call, Layer, Module, visits};
 use crate::norm::RmsNorm;
@@ -62,6 +63,8 @@ pub struct StateCx<'a, T: Real = f32> {
     pub first_values: &'a mut Option<Var<T>>,
     /// Which tokens are not padding, `[B, L]`. Padding leaves the state as it is.
     pub keep: Option<&'a Tensor<bool>>,
+    /// Collects the [weights](Recurrence::weights) of values in outputs, which are those of whole sequences.
+    pub capture: Option<&'a Capture<T>>,
     /// The number of convolutions and shifts of this call so far.
     shifts: usize,
 }
@@ -73,7 +76,7 @@ impl<'a, T: Real> StateCx<'a, T> {
         state: &'a mut RecurrentState<T>,
         first_values: &'a mut Option<Var<T>>,
     ) -> Self {
-        StateCx { pass, state, first_values, keep: None, shifts: 0 }
+        StateCx { pass, state, first_values, keep: None, capture: None, shifts: 0 }
     }
 
     /// `x` `[B, L, C]` after the `n` rows before it: of the call before, or 0 at the beginning of a sequence.
@@ -167,6 +170,9 @@ pub trait StateRule<T: Real = f32>: Module<T> {
         cx.shifts = 0;
         let mut terms = self.terms(&x, cx);
         terms.recurrence = cx.without_padding(terms.recurrence);
+        if let Some(capture) = cx.capture {
+            capture.push(&terms.recurrence.weights());
+        }
         let [read, last] = terms.recurrence.run(cx.state.matrix.as_ref());
         cx.state.matrix = Some(last);
         cx.state.position += x.size(1);

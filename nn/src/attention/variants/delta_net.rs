@@ -135,12 +135,12 @@ pub(super) fn decay<T: Real>(x: &Var<T>, a_log: &Var<T>, dt_bias: &Var<T>) -> Va
 }
 
 /// `A_log` and `dt_bias` of each head as in Mamba-2: decays from `exp(-1.6)` to nearly 1 for an input of 0.
-pub(super) fn initial_steps<T: Real>(heads: usize, rng: &mut Rng) -> [Param<T>; 2] {
+pub(super) fn initial_steps<T: Real>(heads: usize, rng: &mut Rng) -> [Tensor<T>; 2] {
     let a = Tensor::uniform([heads], 1.0, 16.0, rng).ln();
     let dt = Tensor::uniform([heads], 0.001_f64.ln(), 0.1_f64.ln(), rng).exp();
     // The inverse of softplus.
     let bias = &dt + dt.neg().exp().neg().add_scalar(T::ONE).ln();
-    [a, bias].map(Param::new)
+    [a, bias]
 }
 
 /// Gated DeltaNet: the delta rule on a state that decays.
@@ -172,7 +172,7 @@ impl<T: Real> GatedDeltaNet<T> {
     /// A layer of these sizes.
     #[track_caller]
     pub fn new(sizes: StateSizes, rng: &mut Rng) -> Self {
-        let [a_log, dt_bias] = initial_steps(sizes.heads, rng);
+        let [a_log, dt_bias] = initial_steps(sizes.heads, rng).map(Param::new);
         GatedDeltaNet {
             projections: DeltaProjections::new(sizes, rng),
             a_proj: Linear::without_bias(sizes.width, sizes.heads, rng),
@@ -241,7 +241,7 @@ impl<T: Real> KimiDeltaAttention<T> {
                 down: Linear::without_bias(width, value_width, rng),
                 up: Linear::without_bias(value_width, sizes.keys(), rng),
             },
-            a_log,
+            a_log: Param::new(a_log),
             dt_bias: Param::new(Tensor::zeros([sizes.keys()])),
             g_proj: LowRank {
                 down: Linear::without_bias(width, value_width, rng),

@@ -52,7 +52,8 @@ impl<T: Real> Mamba2<T> {
     #[track_caller]
     pub fn new(sizes: StateSizes, rng: &mut Rng) -> Self {
         let StateSizes { width, heads, key_width, .. } = sizes;
-        let (inner, [a_log, dt_bias]) = (sizes.values(), initial_steps(heads, rng));
+        let [a_log, dt_bias] = initial_steps(heads, rng).map(Param::new);
+        let inner = sizes.values();
         let channels = inner + 2 * key_width;
         let bias = Some(Param::new(Tensor::zeros([channels])));
         Mamba2 {

@@ -2,6 +2,7 @@
 
 use super::{grouped, row, small};
 use crate::common::*;
+use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
 use retrograd_tensor::random::Rng;
 
@@ -136,4 +137,28 @@ fn row_normalizers() {
             NormalizedAttention::new(small(rng), normalizer)
         });
     }
+}
+
+#[test]
+fn row_state_rules() {
+    fn rule<R: StateRule<f64> + Sync>(name: &str, build: impl Fn(StateSizes, &mut Rng) -> R + Sync) {
+        let sizes = StateSizes { key_width: 2, ..StateSizes::new(4, 2) };
+        let run = |rule: &R, x: &[Var<f64>]| rule.forward(&x[0], &mut eval());
+        row(name, |rng| build(sizes, rng), &[&[2, 3, 4]], run);
+    }
+    rule("Retention", Retention::new);
+    rule("GatedLinearAttention, LowRank", GatedLinearAttention::new);
+    rule("Mamba2", Mamba2::new);
+    rule("DeltaNet, DeltaProjections", DeltaNet::new);
+    rule("GatedDeltaNet", GatedDeltaNet::new);
+    rule("KimiDeltaAttention", |sizes, rng| {
+        let mut rule = KimiDeltaAttention::new(sizes, rng);
+        rule.projections.o_norm.eps = EPS;
+        rule
+    });
+    rule("Rwkv7", |sizes, rng| Rwkv7::new(sizes, (0, 2), rng));
+    row("ShortConv", |rng| ShortConv::new(3, 2, rng), &[&[2, 4, 3]], |conv, x| {
+        let (mut pass, mut state, mut first) = (eval(), RecurrentState::default(), None);
+        conv.forward(&x[0], &mut StateCx::new(&mut pass, &mut state, &mut first))
+    });
 }
