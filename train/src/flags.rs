@@ -4,7 +4,7 @@ use crate::checkpoints::Which;
 use crate::presets::Preset;
 use crate::recipe::{HYPERPARAMETERS, Recipe};
 use crate::tokenizer::TokenizerKind;
-use crate::values::{above_0, above_0_up_to_1, at_least_0, bytes, count, size};
+use crate::values::{Pattern, above_0, above_0_up_to_1, at_least_0, bytes, count, size};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use retrograd::nn::{AttentionKind, Positions, Sampler};
@@ -107,10 +107,14 @@ impl NewRun {
         let mut recipe = self.preset.map_or_else(|| base.clone(), Preset::recipe);
         // No parts of a preset: resuming with `--preset` alone is not a change.
         (recipe.seed, recipe.precision) = (base.seed, base.precision);
-        // The positions of the preset, unless the attention variant encodes positions itself.
-        if self.given::<AttentionKind>("attention").is_some_and(|kind| kind.has_positions()) {
+        // The positions and the QK-norm of the preset, unless the attention has positions or projections of its own.
+        let pattern = self.given::<Pattern>("pattern").map(|Pattern(kinds)| &kinds[..]);
+        let kinds = pattern.filter(|kinds| !kinds.is_empty());
+        let kinds = kinds.or(self.given("attention").map(std::slice::from_ref)).unwrap_or_default();
+        if !kinds.is_empty() && kinds.iter().all(|kind| kind.has_positions()) {
             recipe.positions = Positions::None;
         }
+        recipe.qk_norm &= kinds.is_empty() || kinds.iter().any(|kind| kind.has_qk_norm());
         recipe.update_from_arg_matches(&self.given.0).expect("no flag is required");
         recipe
     }

@@ -1,8 +1,9 @@
 //! Named recipes.
 
 use crate::recipe::{OptimizerKind, Recipe, ScheduleKind};
+use crate::values::Pattern;
 use clap::ValueEnum;
-use retrograd::nn::MlpKind;
+use retrograd::nn::{AttentionKind, MlpKind};
 use retrograd::prelude::*;
 use serde_json::Value;
 
@@ -16,6 +17,8 @@ pub enum Preset {
     /// The size of nanogpt-cpu with the parts of current small models: RMS norm, rotary positions, QK-norm,
     /// grouped queries, squared ReLU
     Modern,
+    /// The recipe of modern with three layers of Gated DeltaNet before one of attention
+    Hybrid,
     /// The lowest loss on tinyshakespeare after some seconds: 3 layers with the parts of modern and
     /// ReLU, trained by Muon for 240 steps
     Fast,
@@ -59,6 +62,11 @@ impl Preset {
             Preset::Tales => Recipe { steps: 2000, ..Preset::Fast.recipe() },
             Preset::NanogptCpu => nanogpt,
             Preset::Modern => Recipe { lr: 4e-3, ..nanogpt }.with_parts(GptConfig::modern()),
+            Preset::Hybrid => {
+                let [rule, attention] = [AttentionKind::GatedDeltaNet, AttentionKind::GroupedQuery];
+                let pattern = Pattern(vec![rule, rule, rule, attention]);
+                Recipe { pattern, ..Preset::Modern.recipe() }
+            }
             Preset::Llama => Recipe { lr: 4e-3, ..nanogpt }.with_parts(GptConfig::llama()),
             Preset::Fast => Recipe {
                 layers: 3,
@@ -149,7 +157,16 @@ impl Recipe {
 
     /// The recipe with the parts of a configuration.
     pub fn with_parts(self, parts: GptConfig) -> Recipe {
-        let GptConfig { attention, key_heads, qk_norm, norm, mlp, positions, .. } = parts;
-        Recipe { attention, key_heads, qk_norm, norm, mlp, positions, ..self }
+        let GptConfig { attention, pattern, key_heads, qk_norm, norm, mlp, positions, .. } = parts;
+        Recipe {
+            attention,
+            pattern: Pattern(pattern),
+            key_heads,
+            qk_norm,
+            norm,
+            mlp,
+            positions,
+            ..self
+        }
     }
 }

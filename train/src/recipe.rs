@@ -2,7 +2,7 @@
 
 use crate::stop::{Result, failed, usage};
 use crate::tokenizer::TokenizerKind;
-use crate::values::{above_0, at_least_0, attention, count, probability, size};
+use crate::values::{Pattern, above_0, at_least_0, attention, count, probability, size};
 use clap::{ArgAction, Args, ValueEnum};
 use retrograd::nn::optim::{Muon, MuonConfig};
 use retrograd::nn::schedule::Schedule;
@@ -152,6 +152,11 @@ pub struct Recipe {
     #[arg(long, value_name = "NAME", value_parser = attention)]
     pub attention: AttentionKind,
 
+    /// Attention variants by layer, in place of --attention, such as "gated-delta-net causal"; repeated
+    #[arg(long, value_name = "NAMES")]
+    #[serde(with = "text")]
+    pub pattern: Pattern,
+
     /// Key and value heads, which divide the heads
     // The default is that of the attention variant.
     #[arg(long, value_name = "N", value_parser = size(1024))]
@@ -213,6 +218,7 @@ impl Default for Recipe {
             context: 64,
             dropout: 0.0,
             attention: AttentionKind::Causal,
+            pattern: Pattern::default(),
             key_heads: None,
             qk_norm: false,
             norm: NormKind::LayerNorm,
@@ -243,6 +249,7 @@ impl Recipe {
         let usual = Recipe::default();
         let parts = [
             named("attention", self.attention, usual.attention),
+            named("attention by layer", self.pattern.clone(), usual.pattern),
             self.key_heads.map(|n| format!("{n} key heads")),
             self.qk_norm.then(|| "QK-norm".to_string()),
             named("norm", self.norm, usual.norm),
@@ -268,6 +275,7 @@ impl Recipe {
             bias: false,
             tied: true,
             attention: self.attention,
+            pattern: self.pattern.0.clone(),
             key_heads: self.key_heads,
             qk_norm: self.qk_norm,
             norm: self.norm,

@@ -2,6 +2,8 @@
 
 use clap::builder::RangedI64ValueParser;
 use retrograd::nn::AttentionKind;
+use std::fmt::{self, Display};
+use std::str::FromStr;
 
 /// A count, from 1 to `most`.
 pub fn count(most: i64) -> RangedI64ValueParser<u64> {
@@ -46,6 +48,25 @@ pub fn at_least_0(text: &str) -> Result<f64, String> {
 
 pub fn probability(text: &str) -> Result<f64, String> {
     number(text, |x| (0.0..1.0).contains(&x), "must be at least 0 and below 1")
+}
+
+/// Attention variants by layer, as names between spaces; none if every layer has the same.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pattern(pub Vec<AttentionKind>);
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(names: &str) -> Result<Self, String> {
+        names.split_whitespace().map(attention).collect::<Result<_, _>>().map(Pattern)
+    }
+}
+
+impl Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|kind| kind.name()).collect();
+        f.pad(&names.join(" "))
+    }
 }
 
 /// An attention variant by its name.

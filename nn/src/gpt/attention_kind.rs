@@ -132,6 +132,11 @@ macro_rules! kinds {
                 self.support().has_positions
             }
 
+            /// Whether queries and keys can be [normalised](crate::GptConfig::qk_norm).
+            pub fn has_qk_norm(self) -> bool {
+                self.support().qk_norm.is_ok()
+            }
+
             pub(super) fn support(self) -> Support {
                 match self { $(AttentionKind::$kind => $support),+ }
             }

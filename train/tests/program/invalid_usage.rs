@@ -34,7 +34,7 @@ fn invalid_flags_are_rejected() {
             "train --preset large",
             &[
                 "'large'",
-                "tales, nanogpt-cpu, modern, fast, minute, five-minutes, best, llama, baby, tiny",
+                "tales, nanogpt-cpu, modern, hybrid, fast, minute, five-minutes, best, llama, baby, tiny",
             ],
         ),
         ("train --precision half", &["'half'", "(one of: f32, bf16x6, bf16x3, bf16)"]),

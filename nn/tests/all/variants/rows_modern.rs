@@ -141,7 +141,10 @@ fn row_normalizers() {
 
 #[test]
 fn row_state_rules() {
-    fn rule<R: StateRule<f64> + Sync>(name: &str, build: impl Fn(StateSizes, &mut Rng) -> R + Sync) {
+    fn rule<R: StateRule<f64> + Sync>(
+        name: &str,
+        build: impl Fn(StateSizes, &mut Rng) -> R + Sync,
+    ) {
         let sizes = StateSizes { key_width: 2, ..StateSizes::new(4, 2) };
         let run = |rule: &R, x: &[Var<f64>]| rule.forward(&x[0], &mut eval());
         row(name, |rng| build(sizes, rng), &[&[2, 3, 4]], run);
@@ -157,8 +160,13 @@ fn row_state_rules() {
         rule
     });
     rule("Rwkv7", |sizes, rng| Rwkv7::new(sizes, (0, 2), rng));
-    row("ShortConv", |rng| ShortConv::new(3, 2, rng), &[&[2, 4, 3]], |conv, x| {
-        let (mut pass, mut state, mut first) = (eval(), RecurrentState::default(), None);
-        conv.forward(&x[0], &mut StateCx::new(&mut pass, &mut state, &mut first))
-    });
+    row(
+        "ShortConv",
+        |rng| ShortConv::new(3, 2, rng),
+        &[&[2, 4, 3]],
+        |conv, x| {
+            let (mut pass, mut state, mut first) = (eval(), RecurrentState::default(), None);
+            conv.forward(&x[0], &mut StateCx::new(&mut pass, &mut state, &mut first))
+        },
+    );
 }
