@@ -11,6 +11,7 @@ mod gemm;
 mod generate;
 mod loss;
 mod optim;
+mod recurrence;
 mod rows;
 mod tail;
 mod tiny;
@@ -138,6 +139,7 @@ pub fn work(name: &str) -> Option<Work> {
         rows::work,
         loss::work,
         attention::work,
+        recurrence::work,
         optim::work,
         train::work,
         derivatives::work,

@@ -7,7 +7,7 @@ use crate::tokenizer::TokenizerKind;
 use crate::values::{Pattern, above_0, above_0_up_to_1, at_least_0, bytes, count, size};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use retrograd::nn::{AttentionKind, Positions, Sampler};
+use retrograd::nn::{Positions, Sampler};
 use std::path::PathBuf;
 
 /// The model of a command that does not train.

@@ -350,113 +350,177 @@ fn steps_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
     for (j, i) in (0..dv).flat_map(|j| (0..dk).map(move |i| (j, i))) {
         cotangent[j * width + i] = g_state.at(i, j);
     }
+    // Of each token of a chunk: the state before it in some columns, the vectors, and their gradients; the elements of
+    // `g`, `v` and `u`.
     let mut states = vec![T::ZERO; (CHUNK + 1) * COLS * width];
-    // The vectors of a chunk, and their gradients.
-    let mut vectors = vec![T::ZERO; R * CHUNK * width];
-    let mut sums = vec![T::ZERO; R * CHUNK * width];
+    let mut vectors = vec![T::ZERO; CHUNK * R * width];
+    let mut sums = vec![T::ZERO; CHUNK * R * width];
+    let mut scalars = vec![T::ZERO; CHUNK * 3 * padded];
     for chunk in (0..l.div_ceil(CHUNK)).rev() {
         let (first, tokens) = (chunk * CHUNK, CHUNK.min(l - chunk * CHUNK));
         sums.fill(T::ZERO);
-        for r in 0..R {
-            for t in 0..tokens {
-                vectors[(r * CHUNK + t) * width..][..dk].copy_from_slice(x[r].row(first + t));
+        for t in 0..tokens {
+            for r in 0..R {
+                vectors[(t * R + r) * width..][..dk].copy_from_slice(x[r].row(first + t));
+            }
+            for (i, x) in [g, v, kept].into_iter().enumerate().take(2 + usize::from(LOW_RANK)) {
+                scalars[(t * 3 + i) * padded..][..dv].copy_from_slice(x.row(first + t));
             }
         }
         for j in (0..dv).step_by(COLS) {
-            let n = COLS.min(dv - j);
             for i in 0..dk {
-                let row = &kept.row(reads + chunk * dk + i)[j..j + n];
-                for c in 0..n {
+                let row = &kept.row(reads + chunk * dk + i)[j..dv.min(j + COLS)];
+                for c in 0..row.len() {
                     states[c * width + i] = row[c];
                 }
             }
-            let scalars = |x: MatRef<'_, T>, t: usize| {
-                let (mut y, row) = ([T::ZERO; COLS], &x.row(first + t)[j..j + n]);
-                y[..n].copy_from_slice(row);
-                y
-            };
-            let reads_of = |t: usize| if LOW_RANK { scalars(kept, t) } else { [T::ZERO; COLS] };
-            for t in 0..tokens {
-                let (v, u) = (scalars(v, t), reads_of(t));
-                let (before, after) = states.split_at_mut((t + 1) * COLS * width);
-                let before = &before[t * COLS * width..];
-                let vector = |r: usize| &vectors[(r * CHUNK + t) * width..][..width];
-                for at in (0..width).step_by(S::N) {
-                    let (k, w) = (s.load(&vector(1)[at..]), s.load(&vector(2)[at..]));
+            let scalars = |t: usize| {
+                let mut of = [[T::ZERO; COLS]; 3];
+                for i in 0..3 {
+                    let from = &scalars[(t * 3 + i) * padded + j..][..COLS];
                     for c in 0..COLS {
-                        let mut y = s.mul(w, s.load(&before[c * width + at..]));
-                        if LOW_RANK {
-                            y = s.fma(s.load(&vector(R - 1)[at..]), s.splat(u[c]), y);
-                        }
-                        s.store(s.fma(k, s.splat(v[c]), y), &mut after[c * width + at..]);
+                        of[i][c] = from[c];
                     }
                 }
+                of
+            };
+            for t in 0..tokens {
+                let (before, after) = states.split_at_mut((t + 1) * COLS * width);
+                let vectors = &vectors[t * R * width..][..R * width];
+                let before = &before[t * COLS * width..];
+                next::<T, S, LOW_RANK, R>(s, width, vectors, scalars(t), before, after);
             }
             for t in (0..tokens).rev() {
-                let (g, v, u) = (scalars(g, t), scalars(v, t), reads_of(t));
-                let before = &states[t * COLS * width..][..COLS * width];
-                let after = &states[(t + 1) * COLS * width..][..COLS * width];
-                let place = |r: usize| (r * CHUNK + t) * width;
-                let zero = s.splat(T::ZERO);
-                let (mut dv_c, mut du_c) = ([zero; COLS], [zero; COLS]);
-                for at in (0..width).step_by(S::N) {
-                    let mut of = [zero; R];
-                    let mut sum = [zero; R];
-                    for r in 0..R {
-                        of[r] = s.load(&vectors[place(r) + at..]);
-                        sum[r] = s.load(&sums[place(r) + at..]);
-                    }
-                    for c in 0..COLS {
-                        let y = &mut cotangent[(j + c) * width + at..][..S::N];
-                        let here = c * width + at;
-                        let dy = s.fma(of[0], s.splat(g[c]), s.load(y));
-                        s.store(dy, y);
-                        sum[0] = s.fma(s.load(&after[here..]), s.splat(g[c]), sum[0]);
-                        sum[1] = s.fma(dy, s.splat(v[c]), sum[1]);
-                        sum[2] = s.fma(dy, s.load(&before[here..]), sum[2]);
-                        dv_c[c] = s.fma(of[1], dy, dv_c[c]);
-                        if LOW_RANK {
-                            sum[R - 1] = s.fma(dy, s.splat(u[c]), sum[R - 1]);
-                            du_c[c] = s.fma(of[R - 1], dy, du_c[c]);
-                        }
-                    }
-                    for r in 0..R {
-                        s.store(sum[r], &mut sums[place(r) + at..]);
-                    }
-                }
+                let (at, of) = (t * COLS * width, scalars(t));
+                let (before, after) = states[at..][..2 * COLS * width].split_at(COLS * width);
+                let vectors = &vectors[t * R * width..][..R * width];
+                let sums = &mut sums[t * R * width..][..R * width];
+                let cotangent = &mut cotangent[j * width..][..COLS * width];
+                let states = [before, after];
+                let dv_t =
+                    step_back::<T, S, LOW_RANK, R>(s, width, vectors, of, states, sums, cotangent);
+                let n = COLS.min(dv - j);
                 for c in 0..n {
-                    values[(first + t) * dv + j + c] = s.sum(dv_c[c]);
-                }
-                for c in 0..COLS {
-                    du_c[c] = s.splat(s.sum(du_c[c]));
-                }
-                for at in (0..width).step_by(S::N) {
-                    let w = s.load(&vectors[place(2) + at..]);
-                    let (a, da) = (place(R - 2) + at, place(R - 2) + at);
-                    let mut sum = s.load(&sums[da..]);
-                    for c in 0..COLS {
-                        let y = &mut cotangent[(j + c) * width + at..][..S::N];
-                        let mut dy = s.mul(w, s.load(y));
-                        if LOW_RANK {
-                            dy = s.fma(s.load(&vectors[a..]), du_c[c], dy);
-                            sum = s.fma(s.load(&before[c * width + at..]), du_c[c], sum);
-                        }
-                        s.store(dy, y);
-                    }
-                    if LOW_RANK {
-                        s.store(sum, &mut sums[da..]);
-                    }
+                    values[(first + t) * dv + j + c] = dv_t[c];
                 }
             }
         }
-        for r in 0..R {
-            for t in 0..tokens {
-                let sum = &sums[(r * CHUNK + t) * width..][..dk];
-                rows[(r * l + first + t) * dk..][..dk].copy_from_slice(sum);
-            }
+        for (r, t) in (0..R).flat_map(|r| (0..tokens).map(move |t| (r, t))) {
+            let sum = &sums[(t * R + r) * width..][..dk];
+            rows[(r * l + first + t) * dk..][..dk].copy_from_slice(sum);
         }
     }
     for (i, j) in (0..dk).flat_map(|i| (0..dv).map(move |j| (i, j))) {
         values[(l + i) * dv + j] = cotangent[j * width + i];
     }
+}
+
+/// The state after a token, in some columns.
+#[inline(always)]
+fn next<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
+    s: S,
+    width: usize,
+    vectors: &[T],
+    [_, v, u]: [[T; COLS]; 3],
+    before: &[T],
+    after: &mut [T],
+) {
+    let k = &vectors[width..][..width];
+    let w = &vectors[2 * width..][..width];
+    let b = &vectors[(R - 1) * width..][..width];
+    let (mut vs, mut us) = ([s.splat(T::ZERO); COLS], [s.splat(T::ZERO); COLS]);
+    for c in 0..COLS {
+        (vs[c], us[c]) = (s.splat(v[c]), s.splat(u[c]));
+    }
+    for c in 0..COLS {
+        let before = &before[c * width..][..width];
+        let after = &mut after[c * width..][..width];
+        let mut at = 0;
+        while at + S::N <= width {
+            let mut y = s.mul(s.load(&w[at..]), s.load(&before[at..]));
+            if LOW_RANK {
+                y = s.fma(s.load(&b[at..]), us[c], y);
+            }
+            s.store(s.fma(s.load(&k[at..]), vs[c], y), &mut after[at..]);
+            at += S::N;
+        }
+    }
+}
+
+/// The gradients of a token's values, in some columns, and the cotangent of the state before it; adds to the gradients
+/// of its vectors.
+#[inline(always)]
+fn step_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
+    s: S,
+    width: usize,
+    vectors: &[T],
+    [g, v, u]: [[T; COLS]; 3],
+    [before, after]: [&[T]; 2],
+    sums: &mut [T],
+    cotangent: &mut [T],
+) -> [T; COLS] {
+    let zero = s.splat(T::ZERO);
+    let (mut gs, mut vs, mut us) = ([zero; COLS], [zero; COLS], [zero; COLS]);
+    for c in 0..COLS {
+        (gs[c], vs[c], us[c]) = (s.splat(g[c]), s.splat(v[c]), s.splat(u[c]));
+    }
+    let q = &vectors[..width];
+    let k = &vectors[width..][..width];
+    let w = &vectors[2 * width..][..width];
+    let a = &vectors[(R - 2) * width..][..width];
+    let b = &vectors[(R - 1) * width..][..width];
+    let (mut dv, mut du) = ([zero; COLS], [zero; COLS]);
+    let mut at = 0;
+    while at + S::N <= width {
+        let (q, k, b) = (s.load(&q[at..]), s.load(&k[at..]), s.load(&b[at..]));
+        let mut sum = [zero; R];
+        for r in 0..R {
+            sum[r] = s.load(&sums[r * width + at..]);
+        }
+        for c in 0..COLS {
+            let here = c * width + at;
+            let y = &mut cotangent[here..][..S::N];
+            let dy = s.fma(q, gs[c], s.load(y));
+            s.store(dy, y);
+            sum[0] = s.fma(s.load(&after[here..]), gs[c], sum[0]);
+            sum[1] = s.fma(dy, vs[c], sum[1]);
+            sum[2] = s.fma(dy, s.load(&before[here..]), sum[2]);
+            dv[c] = s.fma(k, dy, dv[c]);
+            if LOW_RANK {
+                sum[R - 1] = s.fma(dy, us[c], sum[R - 1]);
+                du[c] = s.fma(b, dy, du[c]);
+            }
+        }
+        for r in 0..R {
+            s.store(sum[r], &mut sums[r * width + at..]);
+        }
+        at += S::N;
+    }
+    let mut of_values = [T::ZERO; COLS];
+    for c in 0..COLS {
+        of_values[c] = s.sum(dv[c]);
+        if LOW_RANK {
+            du[c] = s.splat(s.sum(du[c]));
+        }
+    }
+    let mut at = 0;
+    while at + S::N <= width {
+        let (w, a) = (s.load(&w[at..]), s.load(&a[at..]));
+        let mut sum = s.load(&sums[(R - 2) * width + at..]);
+        for c in 0..COLS {
+            let here = c * width + at;
+            let y = &mut cotangent[here..][..S::N];
+            let mut dy = s.mul(w, s.load(y));
+            if LOW_RANK {
+                dy = s.fma(a, du[c], dy);
+                sum = s.fma(s.load(&before[here..]), du[c], sum);
+            }
+            s.store(dy, y);
+        }
+        if LOW_RANK {
+            s.store(sum, &mut sums[(R - 2) * width + at..]);
+        }
+        at += S::N;
+    }
+    of_values
 }
