@@ -9,6 +9,7 @@ use crate::draw::to_dot;
 use crate::gradients::Gradients;
 use crate::graph::Var;
 use crate::ops::pointwise::PointwiseFn;
+use crate::ops::recurrence::Recurrence;
 use retrograd_tensor::ops::activation::{self, Gelu};
 use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise};
@@ -67,7 +68,8 @@ fn arithmetic<T: Real>(x: &Var<T>) {
 fn matrices<T: Real>(x: &Var<T>) {
     let _ = [x.linear_activation(x, None, Gelu), x.feed_forward((x, None), Gelu, (x, None))];
     let _ = [x.matmul(x), x.dot(x), x.outer(x), Var::einsum("ij->ji", &[x])];
-    let _ = [x.linear(x, Some(x)), x.linear_add(x, Some(x), x)];
+    let _ = [x.linear(x, Some(x)), x.linear_add(x, Some(x), x), x.depthwise_conv1d(x)];
+    let _ = (Recurrence::new(x, x, x).run(None), Recurrence::new(x, x, x).weights());
 }
 
 fn rows<T: Real>(x: &Var<T>, keep: &Tensor<bool>, key: Key) {

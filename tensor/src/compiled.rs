@@ -13,6 +13,7 @@
 
 use crate::element::{Element, Integer};
 use crate::kernels::attention::{self, AttentionOptions, Cotangents};
+use crate::kernels::recurrence::{self, Terms};
 use crate::kernels::{Number, Real, square_sums};
 use crate::ops::loss::CrossEntropy;
 use crate::ops::pointwise::{ForEachOp, Pointwise};
@@ -49,6 +50,8 @@ fn operations_on<T: Real>() {
     black_box(indices::<T, u32> as fn(_, _));
     black_box(attention_forward::<T> as fn(_, _) -> _);
     black_box(attention_backward::<T> as fn(_, _, _, _) -> _);
+    black_box(recurrence::forward::<T> as fn(&Terms<'_, T>, _, _) -> _);
+    black_box(recurrence::backward::<T> as fn(&Terms<'_, T>, _, _) -> _);
 }
 
 /// Compiles pointwise operations.
@@ -96,6 +99,7 @@ fn rows<T: Real>(x: &Tensor<T>, keep: &Tensor<bool>) {
     let _ = [Tensor::softmax_vjp(x, x, -1), Tensor::log_softmax_vjp(x, x, -1)];
     let _ = [x.layer_norm(Some(x), Some(x), 0.0), x.rms_norm(Some(x), 0.0)];
     let _ = (x.layer_norm_vjps(Some(x), 0.0, x), x.rms_norm_vjps(Some(x), 0.0, x));
+    let _ = (x.depthwise_conv1d(x), x.depthwise_conv1d_vjps(x, x));
     let _ = (x.sort(-1, false), x.topk(-1, 1, true));
 }
 

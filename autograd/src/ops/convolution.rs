@@ -32,6 +32,15 @@ impl<T: Real> Fused<T> for DepthwiseConv1d<T> {
 /// # Convolution
 impl<T: Real> Var<T> {
     /// As [`Tensor::depthwise_conv1d`].
+    ///
+    /// ```
+    /// use retrograd::prelude::*;
+    /// let x = Var::leaf(Tensor::from([[1.0f64], [2.0], [4.0]]));
+    /// let taps = Var::leaf(Tensor::from([[1.0f64], [10.0]]));
+    /// let y = x.depthwise_conv1d(&taps);
+    /// assert_eq!(y.value().to_vec(), [21.0, 42.0]);
+    /// assert_eq!(y.sum(..).backward().get(&taps).unwrap().to_vec(), [3.0, 6.0]);
+    /// ```
     #[track_caller]
     pub fn depthwise_conv1d(&self, taps: &Var<T>) -> Var<T> {
         let value = self.value().depthwise_conv1d(taps.value());

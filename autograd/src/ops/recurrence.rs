@@ -2,16 +2,26 @@
 
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
-use crate::op::Op;
+use crate::op::{Op, Product, Shapes};
 use crate::record::{Fused, Slot};
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::kernels::recurrence::{Terms, backward, forward};
 use retrograd_tensor::{Real, Tensor};
 
-static RECURRENCE: Op = Op::new("recurrence", &["q", "k", "v", "w", "S", "a?", "b?"]).formula(
+static RECURRENCE: Op = Op::new("recurrence", &["q", "k", "v", "w", "S", "a?", "b?"]).computes(products).formula(
     "y = Sᵀ q, S = diag(w) S' + b (aᵀ S') + k vᵀ, S' the state before, token by token",
     "dq = S g\ndk = G v, G = q gᵀ + the gradient of the state by later tokens\ndv = Gᵀ k\ndw = Σ G · S', over columns\ndS = diag(w) G + a (bᵀ G), of the first token\nda = S' (Gᵀ b)\ndb = G (S'ᵀ a)",
 );
+
+/// What the tokens add to states, and read from them.
+fn products(shapes: &Shapes<'_>) -> Vec<Product> {
+    let (k, v) = (*shapes.of("k"), shapes.output);
+    let mut all = vec![Product::new(["k", "v"], k, v[3]), Product::new(["S", "q"], v, k[3])];
+    if shapes.inputs.iter().any(|(name, _)| *name == "a") {
+        all.extend([Product::new(["S", "a"], v, k[3]), Product::new(["b", "S a"], k, v[3])]);
+    }
+    all
+}
 
 /// The vectors of a linear recurrence, whose state `S` `[B, H, Dk, Dv]` is a matrix for each sequence and head:
 ///

@@ -349,7 +349,7 @@ pub const ROWS: &[Row] = rows![
     feed_forward_add feed_forward [Plain], Nonzero, |x, c| x[0].feed_forward_add((&x[1], None), Gelu, (&x[2], Some(&x[2].sum(1))), &x[0].linear(&x[1], None).linear(&x[2], None));
     matmul factors [Plain], Nonzero, |x, c| x[0].matmul(&x[1]);
     depthwise_conv1d convolution [Plain], Nonzero, |x, c| x[0].depthwise_conv1d(&x[1]);
-    run "a diagonal transition" recurrence [Plain], Nonzero, |x, c| rejoin(&recurrence_of(x, false).0.run(None), -2);
+    run "a diagonal transition" recurrence [Plain], Nonzero, |x, c| { let (of, state) = recurrence_of(x, false); let [y, _] = of.run(Some(&state)); y };
     run "a transition of low rank" recurrence_without_decay [Plain], Nonzero, |x, c| { let (of, state) = recurrence_of(x, true); rejoin(&of.run(Some(&state)), -2) };
     run "all terms" recurrence [Plain], Nonzero, |x, c| { let (of, state) = recurrence_of(x, true); rejoin(&of.run(Some(&state)), -2) };
     steps steps [Plain], Nonzero, |x, c| { let (of, state) = recurrence_of(x, true); rejoin(&of.steps(Some(&state)), -2) };

@@ -22,6 +22,8 @@ pub(super) struct Support {
     pub has_weights: bool,
     /// Whether the variant encodes positions itself.
     pub has_positions: bool,
+    /// Whether it has a state in place of keys.
+    pub has_state: bool,
 }
 
 const ALL: Support = Support {
@@ -32,6 +34,7 @@ const ALL: Support = Support {
     window: Ok(()),
     has_weights: true,
     has_positions: false,
+    has_state: false,
 };
 
 const POSITIONED: Support = Support { has_positions: true, ..ALL };
@@ -65,6 +68,7 @@ const STATE: Support = Support {
     window: Err(NO_SCORES),
     has_weights: false,
     has_positions: true,
+    has_state: true,
     ..OWN_PROJECTIONS
 };
 
@@ -135,6 +139,11 @@ macro_rules! kinds {
             /// Whether queries and keys can be [normalised](crate::GptConfig::qk_norm).
             pub fn has_qk_norm(self) -> bool {
                 self.support().qk_norm.is_ok()
+            }
+
+            /// Whether it is a [`StateRule`](crate::attention::StateRule), which has no weights.
+            pub fn has_state(self) -> bool {
+                self.support().has_state
             }
 
             pub(super) fn support(self) -> Support {

@@ -27,6 +27,7 @@ use crate::settings;
 use crate::shape::Shape;
 use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
+use std::sync::Mutex;
 
 /// Tokens between two states that are kept.
 pub const CHUNK: usize = 32;
@@ -34,6 +35,8 @@ pub const CHUNK: usize = 32;
 const VECTORS: usize = 2;
 /// Columns in a pass of the backward kernel.
 const COLS: usize = 4;
+/// The vectors `q`, `k`, `w`, `a` and `b` of a token. Without a transition of low rank, the last two have no meaning.
+const R: usize = 5;
 
 /// The vectors of all tokens: `q`, `k` and `w` `[B, H, L, Dk]`, `v` `[B, H, L, Dv]`, with any strides.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +120,22 @@ fn head<T: Real>(x: &Tensor<T>, i: usize) -> MatRef<'_, T> {
     }
 }
 
+/// Calls `f` with each head, whose parts of the outputs have equal sizes.
+fn each<T: Real>(
+    n: usize,
+    [a, b]: [&mut [T]; 2],
+    Sizes { l, dk, dv, .. }: Sizes,
+    cost: Cost,
+    f: &(dyn Fn(usize, [&mut [T]; 2]) + Sync),
+) {
+    let of_heads = parts(a, n).into_iter().zip(parts(b, n));
+    let of_heads: Vec<_> = of_heads.map(|(a, b)| Mutex::new([a, b])).collect();
+    par::map(n, l * dk * dv, cost, |i| {
+        let mut of_head = of_heads[i].lock().expect("one task uses it");
+        f(i, of_head.each_mut().map(|x| &mut **x));
+    });
+}
+
 /// `n` parts of equal sizes, possibly empty.
 fn parts<T>(x: &mut [T], n: usize) -> Vec<&mut [T]> {
     let size = x.len() / n.max(1);
@@ -148,9 +167,7 @@ pub fn forward<T: Real>(
     let shape = |rows| Shape::from([batch, heads, rows, dv]);
     let (results, kept) =
         Tensor::build2("recurrence", shape(l + dk), shape(kept), |results, kept| {
-            let tasks: Vec<_> =
-                parts(results, n).into_iter().zip(parts(kept, n)).zip(0..).collect();
-            par::each(tasks, l * dk * dv, Cost(80), |((results, kept), i)| {
+            each(n, [results, kept], sizes, Cost(80), &|i, [results, kept]| {
                 let (out, last) = results.split_at_mut(l * dv);
                 let first = head(&state, i);
                 for i in 0..dk {
@@ -188,20 +205,30 @@ impl<T: Real> Kernel<T> for Forward<'_, T> {
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        match *self.x {
-            [q, k, v, w] => steps::<T, S, false>(s, self, [q, k, v, w, w, w]),
-            [q, k, v, w, a, b] => steps::<T, S, true>(s, self, [q, k, v, w, a, b]),
-            _ => {}
-        }
+        let (x, is_low_rank) = padded(self.x);
+        steps(s, self, x, is_low_rank);
+    }
+}
+
+/// The operands, with `w` in place of `a` and `b` if there are none, and whether there are. So there is one function for
+/// both, which every program has for each instruction set.
+fn padded<'a, T>(x: &[MatRef<'a, T>]) -> ([MatRef<'a, T>; 6], bool)
+where
+    MatRef<'a, T>: Copy,
+{
+    match *x {
+        [q, k, v, w, a, b] => ([q, k, v, w, a, b], true),
+        _ => ([x[0], x[1], x[2], x[3], x[3], x[3]], false),
     }
 }
 
 /// All steps of one head, with a transition of low rank or a diagonal one.
 #[inline(always)]
-fn steps<T: Real, S: Lanes<T>, const LOW_RANK: bool>(
+fn steps<T: Real, S: Lanes<T>>(
     s: S,
     Forward { state, out, mut kept, .. }: Forward<'_, T>,
     [q, k, v, w, a, b]: [MatRef<'_, T>; 6],
+    is_low_rank: bool,
 ) {
     let (l, dk, dv, width) = (k.rows, k.cols, v.cols, VECTORS * S::N);
     let zero = s.splat(T::ZERO);
@@ -225,7 +252,7 @@ fn steps<T: Real, S: Lanes<T>, const LOW_RANK: bool>(
                     states[at..at + n].copy_from_slice(&strip[i * width..][..n]);
                 }
             }
-            if LOW_RANK {
+            if is_low_rank {
                 for i in 0..dk {
                     let row = &strip[i * width..][..width];
                     for c in 0..VECTORS {
@@ -238,7 +265,7 @@ fn steps<T: Real, S: Lanes<T>, const LOW_RANK: bool>(
                 for c in 0..VECTORS {
                     let row = &mut row[c * S::N..][..S::N];
                     let mut y = s.mul(s.splat(w[i]), s.load(row));
-                    if LOW_RANK {
+                    if is_low_rank {
                         y = s.fma(s.splat(b[i]), u[c], y);
                     }
                     y = s.fma(s.splat(k[i]), x[c], y);
@@ -250,7 +277,7 @@ fn steps<T: Real, S: Lanes<T>, const LOW_RANK: bool>(
                 let (from, to) = ((c * S::N).min(n), (c * S::N + S::N).min(n));
                 let place = t * dv + first;
                 s.store_part(o[c], &mut out[place + from..place + to]);
-                if let (true, Some((reads, _))) = (LOW_RANK, &mut kept) {
+                if let (true, Some((reads, _))) = (is_low_rank, &mut kept) {
                     s.store_part(u[c], &mut reads[place + from..place + to]);
                 }
             }
@@ -286,8 +313,7 @@ pub fn backward<T: Real>(
     let shape = |rows, width| Shape::from([batch, heads, rows, width]);
     let (of_rows, of_values) = (shape(results * l, dk), shape(l + dk, dv));
     let (rows, values) = Tensor::build2("recurrence_vjp", of_rows, of_values, |rows, values| {
-        let tasks: Vec<_> = parts(rows, n).into_iter().zip(parts(values, n)).zip(0..).collect();
-        par::each(tasks, l * dk * dv, Cost(240), |((rows, values), i)| {
+        each(n, [rows, values], sizes, Cost(240), &|i, [rows, values]| {
             let x: Vec<_> = operands.iter().map(|x| head(x, i)).collect();
             let (kept, g, g_state) = (head(kept, i), head(&g, i), head(g_state, i));
             let backward = Backward { x: &x, kept, g, g_state, rows, values };
@@ -326,26 +352,24 @@ impl<T: Real> Kernel<T> for Backward<'_, T> {
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        match *self.x {
-            [q, k, v, w] => steps_back::<T, S, false, 3>(s, self, v, [q, k, w]),
-            [q, k, v, w, a, b] => steps_back::<T, S, true, 5>(s, self, v, [q, k, w, a, b]),
-            _ => {}
-        }
+        let ([q, k, v, w, a, b], is_low_rank) = padded(self.x);
+        steps_back(s, self, v, [q, k, w, a, b], is_low_rank);
     }
 }
 
 /// All steps of one head, from the last one to the first. States and their cotangents are transposed here: a column is
 /// contiguous, and padded to whole vectors.
 #[inline(always)]
-fn steps_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
+fn steps_back<T: Real, S: Lanes<T>>(
     s: S,
     Backward { kept, g, g_state, rows, values, .. }: Backward<'_, T>,
     v: MatRef<'_, T>,
     x: [MatRef<'_, T>; R],
+    is_low_rank: bool,
 ) {
     let (l, dk, dv) = (v.rows, x[0].cols, v.cols);
     let (width, padded) = (dk.next_multiple_of(S::N), dv.next_multiple_of(COLS));
-    let reads = if LOW_RANK { l } else { 0 };
+    let reads = if is_low_rank { l } else { 0 };
     let mut cotangent = vec![T::ZERO; padded * width];
     for (j, i) in (0..dv).flat_map(|j| (0..dk).map(move |i| (j, i))) {
         cotangent[j * width + i] = g_state.at(i, j);
@@ -363,7 +387,7 @@ fn steps_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
             for r in 0..R {
                 vectors[(t * R + r) * width..][..dk].copy_from_slice(x[r].row(first + t));
             }
-            for (i, x) in [g, v, kept].into_iter().enumerate().take(2 + usize::from(LOW_RANK)) {
+            for (i, x) in [g, v, kept].into_iter().enumerate().take(2 + usize::from(is_low_rank)) {
                 scalars[(t * 3 + i) * padded..][..dv].copy_from_slice(x.row(first + t));
             }
         }
@@ -378,9 +402,7 @@ fn steps_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
                 let mut of = [[T::ZERO; COLS]; 3];
                 for i in 0..3 {
                     let from = &scalars[(t * 3 + i) * padded + j..][..COLS];
-                    for c in 0..COLS {
-                        of[i][c] = from[c];
-                    }
+                    of[i].copy_from_slice(from);
                 }
                 of
             };
@@ -388,7 +410,7 @@ fn steps_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
                 let (before, after) = states.split_at_mut((t + 1) * COLS * width);
                 let vectors = &vectors[t * R * width..][..R * width];
                 let before = &before[t * COLS * width..];
-                next::<T, S, LOW_RANK, R>(s, width, vectors, scalars(t), before, after);
+                next(s, is_low_rank, width, vectors, scalars(t), before, after);
             }
             for t in (0..tokens).rev() {
                 let (at, of) = (t * COLS * width, scalars(t));
@@ -397,15 +419,15 @@ fn steps_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
                 let sums = &mut sums[t * R * width..][..R * width];
                 let cotangent = &mut cotangent[j * width..][..COLS * width];
                 let states = [before, after];
-                let dv_t =
-                    step_back::<T, S, LOW_RANK, R>(s, width, vectors, of, states, sums, cotangent);
+                let dv_t = step_back(s, is_low_rank, width, vectors, of, states, sums, cotangent);
                 let n = COLS.min(dv - j);
                 for c in 0..n {
                     values[(first + t) * dv + j + c] = dv_t[c];
                 }
             }
         }
-        for (r, t) in (0..R).flat_map(|r| (0..tokens).map(move |t| (r, t))) {
+        let results = if is_low_rank { R } else { R - 2 };
+        for (r, t) in (0..results).flat_map(|r| (0..tokens).map(move |t| (r, t))) {
             let sum = &sums[(t * R + r) * width..][..dk];
             rows[(r * l + first + t) * dk..][..dk].copy_from_slice(sum);
         }
@@ -417,8 +439,9 @@ fn steps_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
 
 /// The state after a token, in some columns.
 #[inline(always)]
-fn next<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
+fn next<T: Real, S: Lanes<T>>(
     s: S,
+    is_low_rank: bool,
     width: usize,
     vectors: &[T],
     [_, v, u]: [[T; COLS]; 3],
@@ -438,7 +461,7 @@ fn next<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
         let mut at = 0;
         while at + S::N <= width {
             let mut y = s.mul(s.load(&w[at..]), s.load(&before[at..]));
-            if LOW_RANK {
+            if is_low_rank {
                 y = s.fma(s.load(&b[at..]), us[c], y);
             }
             s.store(s.fma(s.load(&k[at..]), vs[c], y), &mut after[at..]);
@@ -450,8 +473,10 @@ fn next<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
 /// The gradients of a token's values, in some columns, and the cotangent of the state before it; adds to the gradients
 /// of its vectors.
 #[inline(always)]
-fn step_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
+#[allow(clippy::too_many_arguments)]
+fn step_back<T: Real, S: Lanes<T>>(
     s: S,
+    is_low_rank: bool,
     width: usize,
     vectors: &[T],
     [g, v, u]: [[T; COLS]; 3],
@@ -486,7 +511,7 @@ fn step_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
             sum[1] = s.fma(dy, vs[c], sum[1]);
             sum[2] = s.fma(dy, s.load(&before[here..]), sum[2]);
             dv[c] = s.fma(k, dy, dv[c]);
-            if LOW_RANK {
+            if is_low_rank {
                 sum[R - 1] = s.fma(dy, us[c], sum[R - 1]);
                 du[c] = s.fma(b, dy, du[c]);
             }
@@ -499,7 +524,7 @@ fn step_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
     let mut of_values = [T::ZERO; COLS];
     for c in 0..COLS {
         of_values[c] = s.sum(dv[c]);
-        if LOW_RANK {
+        if is_low_rank {
             du[c] = s.splat(s.sum(du[c]));
         }
     }
@@ -511,13 +536,13 @@ fn step_back<T: Real, S: Lanes<T>, const LOW_RANK: bool, const R: usize>(
             let here = c * width + at;
             let y = &mut cotangent[here..][..S::N];
             let mut dy = s.mul(w, s.load(y));
-            if LOW_RANK {
+            if is_low_rank {
                 dy = s.fma(a, du[c], dy);
                 sum = s.fma(s.load(&before[here..]), du[c], sum);
             }
             s.store(dy, y);
         }
-        if LOW_RANK {
+        if is_low_rank {
             s.store(sum, &mut sums[(R - 2) * width + at..]);
         }
         at += S::N;

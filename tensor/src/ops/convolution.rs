@@ -10,40 +10,33 @@ use crate::tensor::Tensor;
 
 /// `Σ w_j · x_j`, elementwise.
 #[derive(Clone, Copy)]
-struct Taps<'a, T, const K: usize>([&'a [T]; K]);
+struct Taps<'a, T>([&'a [T]; 4]);
 
-macro_rules! taps {
-    ($($K:literal: $first:ident $w0:ident $(, $x:ident $w:ident)*;)+) => {
-        $(impl<T: Real> RowKernel<T, $K> for Taps<'_, T, $K> {
-            const COST: Cost = Cost::CHEAP;
-            #[inline(always)]
-            fn row<S: Lanes<T>>(self, s: S, _: usize, x: [&[T]; $K], out: &mut [T]) {
-                let ([$first $(, $x)*], [$w0 $(, $w)*]) = (x, self.0);
-                map_row(s, [$first, $w0 $(, $x, $w)*], out, inlined!(|[$first, $w0 $(, $x, $w)*]| {
-                    let y = $first * $w0;
-                    $(let y = $x.mul_add($w, y);)*
-                    y
-                }));
-            }
-        })+
-
-        /// `Σ w_j · x_j` for rows `x_j` and at most four taps `w_j`.
-        fn weighted_sum<T: Real>(x: &[Tensor<T>], w: &[&[T]]) -> Tensor<T> {
-            match (x, w) {
-                $(([$first $(, $x)*], [$w0 $(, $w)*]) => {
-                    apply_row_kernel("depthwise_conv1d", Taps([$w0 $(, $w)*]), [$first $(, $x)*])
-                })+
-                _ => unreachable!("one to four taps"),
-            }
-        }
-    };
+impl<T: Real> RowKernel<T, 4> for Taps<'_, T> {
+    const COST: Cost = Cost::CHEAP;
+    #[inline(always)]
+    fn row<S: Lanes<T>>(self, s: S, _: usize, [a, b, c, d]: [&[T]; 4], out: &mut [T]) {
+        let [p, q, r, t] = self.0;
+        let x = [a, p, b, q, c, r, d, t];
+        map_row(
+            s,
+            x,
+            out,
+            inlined!(|[a, p, b, q, c, r, d, t]| {
+                d.mul_add(t, c.mul_add(r, b.mul_add(q, a * p)))
+            }),
+        );
+    }
 }
 
-taps! {
-    1: x0 w0;
-    2: x0 w0, x1 w1;
-    3: x0 w0, x1 w1, x2 w2;
-    4: x0 w0, x1 w1, x2 w2, x3 w3;
+/// `Σ w_j · x_j`, for four taps at a time, and for one.
+fn weighted_sum<T: Real>(x: &[Tensor<T>], w: &[Tensor<T>]) -> Tensor<T> {
+    if let ([a, b, c, d], [p, q, r, t]) = (x, w) {
+        let taps = Taps([p, q, r, t].map(Tensor::as_slice));
+        return apply_row_kernel("depthwise_conv1d", taps, [a, b, c, d]);
+    }
+    let sums = x.iter().zip(w).map(|(x, w)| x.mul(w));
+    sums.reduce(|a, b| a.add(&b)).expect("there is a tap")
 }
 
 /// The rows of `x` that tap `j` of `taps` is multiplied by.
@@ -78,8 +71,8 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn depthwise_conv1d(&self, taps: &Tensor<T>) -> Tensor<T> {
         check(self, taps).or_panic();
-        let (n, width, taps) = (taps.size(0), taps.size(1), taps.contiguous());
-        let taps: Vec<&[T]> = (0..n).map(|j| &taps.as_slice()[j * width..][..width]).collect();
+        let (n, taps) = (taps.size(0), taps.contiguous());
+        let taps: Vec<_> = (0..n).map(|j| taps.select(0, j)).collect();
         let rows: Vec<_> = (0..n).map(|j| rows_of(self, j, n)).collect();
         let sums = rows.chunks(4).zip(taps.chunks(4)).map(|(x, w)| weighted_sum(x, w));
         sums.reduce(|a, b| a.add(&b)).expect("there is a tap")
@@ -96,7 +89,7 @@ impl<T: Real> Tensor<T> {
         let zeros = Tensor::zeros(zeros);
         let dx = Tensor::cat(&[&zeros, g, &zeros], -2).depthwise_conv1d(&taps.flip(0));
         let rows = (0..g.rank() - 1).fold(AxisSet::EMPTY, AxisSet::insert);
-        let of_tap = |j| g.sum_of_products("depthwise_conv1d_vjp", &rows_of(self, j, n), rows);
+        let of_tap = |j| g.mul(&rows_of(self, j, n)).sum(rows);
         let dtaps: Vec<_> = (0..n).map(of_tap).collect();
         (dx, Tensor::stack(&dtaps.iter().collect::<Vec<_>>(), 0))
     }

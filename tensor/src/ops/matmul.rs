@@ -6,7 +6,7 @@ use crate::kernels::elementwise::map_with;
 use crate::kernels::gemm::{Products, gemm, gemm_symmetric};
 use crate::loop_nest::LoopNest;
 use crate::matrix::{MatMut, MatRef};
-use crate::shape::{AxisSet, Shape};
+use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 /// The shape of `a · b`, by NumPy's rules for matmul.
@@ -132,7 +132,7 @@ impl<T: Real> Tensor<T> {
             )
         })
         .or_panic();
-        self.sum_of_products("dot", other, AxisSet::all(1))
+        self.sum_of_products(other)
     }
 
     /// Outer product of two vectors: `[n]` and `[m]` give `[n, m]`.

@@ -318,15 +318,10 @@ impl<T: Real> Tensor<T> {
         reduce_terms("logsumexp", Sum, ExpDeviation, terms, axes).ln().add(&max)
     }
 
-    /// The sum over axes of the products with the elements of another tensor, which are broadcast together.
+    /// The inner product of two vectors of equal length.
     #[track_caller]
-    pub(super) fn sum_of_products(
-        &self,
-        op: &'static str,
-        other: &Tensor<T>,
-        axes: AxisSet,
-    ) -> Tensor<T> {
-        reduce_terms(op, Sum, Multiplied, [self, other], axes)
+    pub(super) fn sum_of_products(&self, other: &Tensor<T>) -> Tensor<T> {
+        reduce_terms("dot", Sum, Multiplied, [self, other], AxisSet::all(1))
     }
 
     /// The Euclidean norm over axes, `√Σx²`; [`Tensor::vector_norm`] takes other exponents.

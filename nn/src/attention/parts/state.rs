@@ -95,6 +95,19 @@ impl<'a, T: Real> StateCx<'a, T> {
         all
     }
 
+    /// What the queries read, token by token.
+    #[track_caller]
+    fn read(&mut self, terms: &mut Terms<T>) -> Var<T> {
+        terms.recurrence = self.without_padding(terms.recurrence.clone());
+        if let Some(capture) = self.capture {
+            capture.push(&terms.recurrence.weights());
+        }
+        let [read, last] = terms.recurrence.run(self.state.matrix.as_ref());
+        self.state.matrix = Some(last);
+        self.state.position += read.size(2);
+        read
+    }
+
     /// `x` with `fill` in place of padding, whose tokens `shape` brings to the axes of `x`.
     fn filled(&self, x: &Var<T>, fill: T, shape: impl Fn(&Tensor<bool>) -> Tensor<bool>) -> Var<T> {
         match self.keep {
@@ -169,13 +182,7 @@ pub trait StateRule<T: Real = f32>: Module<T> {
         let x = cx.filled(x, T::ZERO, |keep| keep.unsqueeze(-1));
         cx.shifts = 0;
         let mut terms = self.terms(&x, cx);
-        terms.recurrence = cx.without_padding(terms.recurrence);
-        if let Some(capture) = cx.capture {
-            capture.push(&terms.recurrence.weights());
-        }
-        let [read, last] = terms.recurrence.run(cx.state.matrix.as_ref());
-        cx.state.matrix = Some(last);
-        cx.state.position += x.size(1);
+        let read = cx.read(&mut terms);
         self.output(&read, &terms, cx.pass)
     }
 
@@ -253,12 +260,13 @@ impl<T: Real> ShortConv<T> {
     /// The output for the next tokens `[B, L, C]`.
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, cx: &mut StateCx<'_, T>) -> Var<T> {
+        let call = Call::start(self);
         let taps = self.weight.to_var().squeeze(1).t();
         let y = cx.with_previous(x, taps.size(0) - 1).depthwise_conv1d(&taps);
-        match &self.bias {
+        call.end(match &self.bias {
             Some(bias) => (y + bias.to_var()).silu(),
             None => y.silu(),
-        }
+        })
     }
 }
 
@@ -278,7 +286,8 @@ visits!(LowRank: module down as "0", module up as "1");
 impl<T: Real> LowRank<T> {
     #[track_caller]
     pub(crate) fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.up.forward(&self.down.forward(x, pass), pass)
+        let call = Call::start(self);
+        call.end(self.up.forward(&self.down.forward(x, pass), pass))
     }
 }
 

@@ -154,6 +154,16 @@ pub(super) fn initial_steps<T: Real>(heads: usize, rng: &mut Rng) -> [Tensor<T>;
 ///
 /// Parameters, named as in flash-linear-attention: those of [`DeltaProjections`], `a_proj` `[H, width]`, `A_log` and `dt_bias`
 /// `[H]`, `g_proj` `[H·Dv, width]`. Yang, Kautz, Hatamizadeh 2024 (arXiv 2412.06464).
+///
+/// ```
+/// use retrograd::nn::attention::{GatedDeltaNet, StateRule, StateSizes};
+/// use retrograd::prelude::*;
+/// let mut rng = Rng::new(1);
+/// let rule = GatedDeltaNet::<f32>::new(StateSizes::new(8, 2), &mut rng);
+/// let x = Var::constant(Tensor::randn([2, 5, 8], &mut rng));
+/// assert_eq!(*rule.forward(&x, &mut Pass::eval()).shape(), [2, 5, 8]);
+/// assert!(rule.state_dict().contains_key("A_log"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct GatedDeltaNet<T: Real = f32> {
     /// The projections.

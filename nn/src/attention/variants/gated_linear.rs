@@ -24,6 +24,16 @@ use retrograd_tensor::random::Rng;
 /// Parameters, named as in flash-linear-attention: `q_proj`, `k_proj` `[H·Dk, width]`, `v_proj`, `g_proj` `[H·Dv, width]`,
 /// `gk_proj.0` `[16, width]`, `gk_proj.1` `[H·Dk, 16]` with a bias, `g_norm_swish_gate` `[Dv]`, `o_proj` `[width, H·Dv]`. Yang et al.
 /// 2023 (arXiv 2312.06635).
+///
+/// ```
+/// use retrograd::nn::attention::{GatedLinearAttention, StateRule, StateSizes};
+/// use retrograd::prelude::*;
+/// let mut rng = Rng::new(1);
+/// let rule = GatedLinearAttention::<f32>::new(StateSizes::new(8, 2), &mut rng);
+/// let x = Var::constant(Tensor::randn([2, 5, 8], &mut rng));
+/// assert_eq!(*rule.forward(&x, &mut Pass::eval()).shape(), [2, 5, 8]);
+/// assert!(rule.state_dict().contains_key("gk_proj.1.bias"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct GatedLinearAttention<T: Real = f32> {
     /// The projection to queries.
@@ -77,7 +87,8 @@ impl<T: Real> StateRule<T> for GatedLinearAttention<T> {
         let mut of = |proj: &Linear<T>| split_heads(&proj.forward(x, cx.pass), self.heads);
         let [q, k, v] = [&self.q_proj, &self.k_proj, &self.v_proj].map(&mut of);
         let logits = split_heads(&self.gk_proj.forward(x, cx.pass), self.heads);
-        let decay = Some((logits.log_sigmoid() / T::from_f64(ROOT)).exp());
+        // sigmoid(x) = exp(-softplus(-x))
+        let decay = Some((logits.neg().softplus() / T::from_f64(-ROOT)).exp());
         let recurrence = Recurrence { decay, ..Recurrence::new(&scaled(&q), &k, &v) };
         Terms { recurrence, gate: Some(self.g_proj.forward(x, cx.pass)) }
     }

@@ -28,6 +28,16 @@ const TAPS: usize = 4;
 ///
 /// Parameters, named as in mamba-ssm: `in_proj` `[2·H·Dv + 2·Dk + H, width]`, `conv1d` `[H·Dv + 2·Dk, 1, 4]` with a bias,
 /// `dt_bias`, `A_log` and `D` `[H]`, `norm` `[H·Dv]`, `out_proj` `[width, H·Dv]`. Dao, Gu 2024 (arXiv 2405.21060).
+///
+/// ```
+/// use retrograd::nn::attention::{Mamba2, StateRule, StateSizes};
+/// use retrograd::prelude::*;
+/// let mut rng = Rng::new(1);
+/// let rule = Mamba2::<f32>::new(StateSizes { key_width: 16, ..StateSizes::new(8, 2) }, &mut rng);
+/// let x = Var::constant(Tensor::randn([2, 5, 8], &mut rng));
+/// assert_eq!(*rule.forward(&x, &mut Pass::eval()).shape(), [2, 5, 8]);
+/// assert!(rule.state_dict().contains_key("conv1d.bias"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Mamba2<T: Real = f32> {
     /// The projection of the input.

@@ -22,6 +22,16 @@ use retrograd_tensor::{Real, Tensor};
 ///
 /// Parameters, named as in flash-linear-attention: `q_proj`, `k_proj` `[H·Dk, width]`, `v_proj`, `g_proj` `[H·Dv, width]`,
 /// `g_norm_swish_gate` `[Dv]`, `o_proj` `[width, H·Dv]`. Sun et al. 2023 (arXiv 2307.08621).
+///
+/// ```
+/// use retrograd::nn::attention::{Retention, StateRule, StateSizes};
+/// use retrograd::prelude::*;
+/// let mut rng = Rng::new(1);
+/// let rule = Retention::<f32>::new(StateSizes::new(8, 2), &mut rng);
+/// let x = Var::constant(Tensor::randn([2, 5, 8], &mut rng));
+/// assert_eq!(*rule.forward(&x, &mut Pass::eval()).shape(), [2, 5, 8]);
+/// assert!(rule.state_dict().contains_key("g_norm_swish_gate.weight"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Retention<T: Real = f32> {
     /// The projection to queries.

@@ -26,6 +26,16 @@ use retrograd_tensor::{Real, Tensor};
 /// Parameters, named as in flash-linear-attention: `x_r`, `x_w`, `x_k`, `x_v`, `x_a`, `x_g` `[1, 1, width]`, `k_k`, `k_a` `[width]`,
 /// `r_k` `[H, D]`, `r_proj`, `k_proj`, `v_proj`, `o_proj` `[width, width]`, `w_lora`, `v_lora`, `a_lora`, `g_lora` with `lora.0` and
 /// `lora.2`, `g_norm` `[width]`. Peng et al. 2025 (arXiv 2503.14456).
+///
+/// ```
+/// use retrograd::nn::attention::{Rwkv7, StateRule, StateSizes};
+/// use retrograd::prelude::*;
+/// let mut rng = Rng::new(1);
+/// let rule = Rwkv7::<f32>::new(StateSizes::new(8, 2), (0, 1), &mut rng);
+/// let x = Var::constant(Tensor::randn([2, 5, 8], &mut rng));
+/// assert_eq!(*rule.forward(&x, &mut Pass::eval()).shape(), [2, 5, 8]);
+/// assert!(rule.state_dict().contains_key("w_lora.lora.2.bias"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Rwkv7<T: Real = f32> {
     /// The shares of the token before, by [`SHIFTED`].
