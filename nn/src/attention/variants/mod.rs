@@ -22,7 +22,6 @@ mod prefix_lm;
 mod presets;
 mod qk_norm;
 mod renormalized;
-mod retention;
 mod rwkv7;
 mod self_attention;
 mod shaw;
@@ -37,7 +36,7 @@ pub use cross::CrossAttention;
 pub use delta_net::{DeltaNet, DeltaProjections, GatedDeltaNet, KimiDeltaAttention};
 pub use differential::DifferentialAttention;
 pub use gated::{GatedAttention, HeadScaleAttention, ValueResidualAttention};
-pub use gated_linear::GatedLinearAttention;
+pub use gated_linear::{GatedLinearAttention, GatedProjections, Retention};
 pub use linear_attention::{LinearAttention, LinearForm, LinearState, Reach, linear_attention};
 pub use longformer::LongformerAttention;
 pub use luong::{
@@ -58,7 +57,6 @@ pub use presets::{
 };
 pub use qk_norm::QkL2Attention;
 pub use renormalized::{RenormalizedSelfAttention, renormalize};
-pub use retention::Retention;
 pub use rwkv7::Rwkv7;
 pub use self_attention::SelfAttention;
 pub use shaw::ShawAttention;

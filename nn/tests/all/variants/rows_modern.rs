@@ -149,7 +149,7 @@ fn row_state_rules() {
         let run = |rule: &R, x: &[Var<f64>]| rule.forward(&x[0], &mut eval());
         row(name, |rng| build(sizes, rng), &[&[2, 3, 4]], run);
     }
-    rule("Retention", Retention::new);
+    rule("Retention, GatedProjections", Retention::new);
     rule("GatedLinearAttention, LowRank", GatedLinearAttention::new);
     rule("Mamba2", Mamba2::new);
     rule("DeltaNet, DeltaProjections", DeltaNet::new);
