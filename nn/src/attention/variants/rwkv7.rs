@@ -38,7 +38,7 @@ use retrograd_tensor::{Real, Tensor};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Rwkv7<T: Real = f32> {
-    /// The shares of the token before, by [`SHIFTED`].
+    /// The shares of the token before, of r, w, k, v, a and g.
     pub shifts: [Param<T>; 6],
     /// `[width]`
     pub k_k: Param<T>,
