@@ -2,7 +2,7 @@
 //! definitions (values and gradients), and values of softmax against compositions. Its derivatives are compared
 //! with differences in the table.
 
-use retrograd_autograd::{Var, check};
+use retrograd_autograd::{Recurrence, Var, check};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::ops::activation::Gelu;
 use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
@@ -101,6 +101,27 @@ fn feed_forward_networks_agree_with_their_definitions() {
                 }
             };
             assert_agrees_with_definition("feed_forward", network, &x);
+        }
+    }
+}
+
+/// Lengths around chunks, and widths around vectors and passes of columns.
+#[test]
+fn recurrences_agree_with_their_definition() {
+    for (l, dk, dv) in [(1, 3, 5), (31, 16, 4), (32, 17, 33), (33, 8, 16), (70, 20, 35)] {
+        let shapes = [[1, 2, l, dk]; 5].into_iter().chain([[1, 2, l, dv], [1, 2, dk, dv]]);
+        let x: Vec<_> = (10..).zip(shapes).map(|(seed, shape)| random(&shape, seed)).collect();
+        for is_low_rank in [false, true] {
+            let output = |x: &[Var<f64>]| {
+                // So that states do not grow with the length.
+                let [a, b] = [1, 2].map(|i| &x[i] / dk as f64);
+                let low_rank = is_low_rank.then_some([a, b]);
+                let decay = Some(x[4].sigmoid());
+                let of = Recurrence { decay, low_rank, ..Recurrence::new(&x[0], &x[3], &x[5]) };
+                let [y, _] = of.run(Some(&x[6]));
+                y
+            };
+            assert_agrees_with_definition("recurrence", output, &x);
         }
     }
 }
