@@ -14,6 +14,16 @@ use retrograd_study::record::{What, find_nonfinite, record};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
+/// Rows of modules with the same forward pass: a name, the shapes of the inputs, and how the module is built.
+macro_rules! rows {
+    ($run:expr; $($name:ident, [$($shape:expr),*], $build:expr;)+) => {$(
+        #[test]
+        fn $name() {
+            super::row(stringify!($name), $build, &[$(&$shape),*], $run);
+        }
+    )+};
+}
+
 mod rows_classic;
 mod rows_modern;
 mod rows_multi_head;

@@ -16,16 +16,6 @@ fn rotated(rng: &mut Rng) -> Projections<f64> {
     Projections::new(sizes, rng).with_rope(Rope::new(2))
 }
 
-/// Rows of modules with the same forward pass: a name, the shapes of the inputs, and how the module is built.
-macro_rules! rows {
-    ($run:expr; $($name:ident, [$($shape:expr),*], $build:expr;)+) => {$(
-        #[test]
-        fn $name() {
-            super::row(stringify!($name), $build, &[$(&$shape),*], $run);
-        }
-    )+};
-}
-
 fn sparse(
     pattern: SparsePattern,
     merge: SparseMerge,

@@ -1,142 +1,92 @@
 //! The variants of recent language models.
 
-use super::{grouped, row, small};
+use super::{grouped, small};
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
 use retrograd_tensor::random::Rng;
 
-fn incremental<M: Incremental<f64> + Sync>(name: &str, build: impl Fn(&mut Rng) -> M + Sync) {
-    row(name, build, &[&[2, 3, 4]], |m, x| m.forward(&x[0], Spec::new().causal(), &mut eval()));
-}
-
 /// The `eps` of norms. With a smaller one, the curvature at short vectors would be too large for finite
 /// differences.
 const EPS: f64 = 0.1;
 
-fn mla_sizes(query_latent: Option<usize>) -> MlaSizes {
-    MlaSizes { width: 4, heads: 2, query_latent, latent: 3, nope: 2, rope: 2, value: 3 }
+/// Heads that are wider than the part that is rotated.
+fn rotated(sizes: HeadSizes, rope: Rope, rng: &mut Rng) -> Projections<f64> {
+    Projections::new(sizes.head_width(6), rng).with_rope(rope)
 }
 
-#[test]
-fn row_rope() {
-    incremental("RoPE, half", |rng| small(rng).with_rope(Rope::new(2)));
-    incremental("RoPE, interleaved, grouped", |rng| {
-        let proj = Projections::new(HeadSizes::new(4, 2).key_heads(1).head_width(6), rng);
-        proj.with_rope(Rope::new(4).pairing(Pairing::Interleaved))
-    });
-    incremental("RoPE, partial, YaRN", |rng| {
-        let proj = Projections::new(HeadSizes::new(4, 2).head_width(6), rng);
-        proj.with_rope(Rope::new(4).scaling(Scaling::Yarn(Yarn::new(4.0, 16))))
-    });
+fn differential(
+    sizes: HeadSizes,
+    layer: usize,
+    rope: Option<Rope>,
+    rng: &mut Rng,
+) -> DifferentialAttention<f64> {
+    let mut m = DifferentialAttention::new(sizes, layer, rope, rng);
+    assert_eq!(m.subln.eps, 1e-5);
+    m.subln.eps = EPS;
+    m
 }
 
-#[test]
-fn row_positions() {
-    row(
-        "LearnedPositions",
-        |rng| LearnedPositions::new(3, 4, rng),
-        &[&[2, 3, 4]],
-        |m, x| m.forward(&x[0], 0).square(),
-    );
-    row(
-        "SinusoidalPositions",
-        |_| SinusoidalPositions::default(),
-        &[&[2, 3, 5]],
-        |m, x| m.forward(&x[0], 7).square(),
-    );
+fn mla(form: MlaForm, query_latent: Option<usize>, rng: &mut Rng) -> MlaAttention<f64> {
+    let sizes =
+        MlaSizes { width: 4, heads: 2, query_latent, latent: 3, nope: 2, rope: 2, value: 3 };
+    let mut m = MlaAttention::new(sizes, rng).with_eps(EPS);
+    m.form = form;
+    m
 }
 
-#[test]
-fn row_softcap_and_norms() {
-    incremental("SoftcapAttention", |rng| {
-        SoftcapAttention::new(small(rng).with_rope(Rope::new(2)), 0.7)
-    });
-    incremental("QkL2Attention", |rng| QkL2Attention::new(small(rng), 3));
-    incremental("QkL2Attention, RoPE", |rng| {
-        QkL2Attention::new(grouped(rng).with_rope(Rope::new(2)), 3)
-    });
-    incremental("QK RMS norm", |rng| small(rng).with_rope(Rope::new(2)).with_qk_norm(1e-6));
+fn normalized(normalizer: Normalizer, rng: &mut Rng) -> NormalizedAttention<f64> {
+    NormalizedAttention::new(small(rng), normalizer)
 }
 
-#[test]
-fn row_sinks() {
-    incremental("SinkAttention", |rng| SinkAttention::new(grouped(rng)));
-    incremental("QuietAttention", |rng| QuietAttention::new(small(rng)));
-    incremental("StreamingAttention", |rng| StreamingAttention::new(small(rng), 1, 0));
-    incremental("MemoryAttention", |rng| MemoryAttention::new(small(rng), 2, rng));
-}
-
-#[test]
-fn row_talking_heads() {
-    incremental("TalkingHeadsAttention", |rng| TalkingHeadsAttention::new(small(rng)));
-}
-
-#[test]
-fn row_differential() {
-    incremental("DifferentialAttention", |rng| {
-        let mut m = DifferentialAttention::new(HeadSizes::new(4, 1), 1, None, rng);
-        assert_eq!(m.subln.eps, 1e-5);
-        m.subln.eps = EPS;
-        m
-    });
-    incremental("DifferentialAttention, grouped, RoPE", |rng| {
+rows! { |m, x| m.forward(&x[0], Spec::new().causal(), &mut eval());
+    rope_half, [[2, 3, 4]], |r| small(r).with_rope(Rope::new(2));
+    rope_interleaved_grouped, [[2, 3, 4]], |r| {
+        let rope = Rope::new(4).pairing(Pairing::Interleaved);
+        rotated(HeadSizes::new(4, 2).key_heads(1), rope, r)
+    };
+    rope_partial_yarn, [[2, 3, 4]], |r| {
+        let rope = Rope::new(4).scaling(Scaling::Yarn(Yarn::new(4.0, 16)));
+        rotated(HeadSizes::new(4, 2), rope, r)
+    };
+    softcap, [[2, 3, 4]], |r| SoftcapAttention::new(small(r).with_rope(Rope::new(2)), 0.7);
+    qk_l2, [[2, 3, 4]], |r| QkL2Attention::new(small(r), 3);
+    qk_l2_rope, [[2, 3, 4]], |r| QkL2Attention::new(grouped(r).with_rope(Rope::new(2)), 3);
+    qk_rms_norm, [[2, 3, 4]], |r| small(r).with_rope(Rope::new(2)).with_qk_norm(1e-6);
+    sink, [[2, 3, 4]], |r| SinkAttention::new(grouped(r));
+    quiet, [[2, 3, 4]], |r| QuietAttention::new(small(r));
+    streaming, [[2, 3, 4]], |r| StreamingAttention::new(small(r), 1, 0);
+    memory, [[2, 3, 4]], |r| MemoryAttention::new(small(r), 2, r);
+    talking_heads, [[2, 3, 4]], |r| TalkingHeadsAttention::new(small(r));
+    differential_one_head, [[2, 3, 4]], |r| differential(HeadSizes::new(4, 1), 1, None, r);
+    differential_grouped_rope, [[2, 3, 4]], |r| {
         let sizes = HeadSizes::new(4, 2).head_width(4).key_heads(1);
-        let mut m = DifferentialAttention::new(sizes, 0, Some(Rope::new(2)), rng);
-        m.subln.eps = EPS;
-        m
-    });
+        differential(sizes, 0, Some(Rope::new(2)), r)
+    };
+    mla_naive, [[2, 3, 4]], |r| mla(MlaForm::Naive, None, r);
+    mla_naive_query_latent, [[2, 3, 4]], |r| mla(MlaForm::Naive, Some(3), r);
+    mla_absorbed, [[2, 3, 4]], |r| mla(MlaForm::Absorbed, None, r);
+    mla_absorbed_query_latent, [[2, 3, 4]], |r| mla(MlaForm::Absorbed, Some(3), r);
+    gated, [[2, 3, 4]], |r| GatedAttention::new(small(r), r);
+    head_scale, [[2, 3, 4]], |r| HeadScaleAttention::new(small(r));
+    sigmoid, [[2, 3, 4]], |r| normalized(Normalizer::Sigmoid { bias: None }, r);
+    sigmoid_bias, [[2, 3, 4]], |r| normalized(Normalizer::Sigmoid { bias: Some(-1.0) }, r);
+    sparsemax, [[2, 3, 4]], |r| normalized(Normalizer::Sparsemax, r);
+    entmax, [[2, 3, 4]], |r| normalized(Normalizer::Entmax15, r);
+    top_k, [[2, 3, 4]], |r| normalized(Normalizer::TopK(2), r);
+    linear, [[2, 3, 4]], |r| normalized(Normalizer::Linear, r);
 }
-
-#[test]
-fn row_mla() {
-    for form in [MlaForm::Naive, MlaForm::Absorbed] {
-        for query_latent in [None, Some(3)] {
-            incremental(&format!("MlaAttention, {form:?}, {query_latent:?}"), |rng| {
-                let mut m = MlaAttention::new(mla_sizes(query_latent), rng).with_eps(EPS);
-                m.form = form;
-                m
-            });
-        }
-    }
+rows! { |m, x| m.forward(&x[0], &x[1], &Spec::new().causal(), &mut eval());
+    value_residual, [[2, 3, 4], [2, 2, 3, 2]], |r| ValueResidualAttention::new(small(r));
 }
-
-#[test]
-fn row_gated() {
-    incremental("GatedAttention", |rng| GatedAttention::new(small(rng), rng));
-    incremental("HeadScaleAttention", |rng| HeadScaleAttention::new(small(rng)));
-    row(
-        "ValueResidualAttention",
-        |rng| ValueResidualAttention::new(small(rng)),
-        &[&[2, 3, 4], &[2, 2, 3, 2]],
-        |m, x| m.forward(&x[0], &x[1], &Spec::new().causal(), &mut eval()),
-    );
+rows! { |m, x| m.forward(&x[0], &Spec::new().mask(Mask::lengths(&[3, 2])), &mut eval());
+    pool, [[2, 3, 4]], |r| AttentionPool::new(grouped(r), 2, r);
 }
-
-#[test]
-fn row_pooling() {
-    row(
-        "AttentionPool",
-        |rng| AttentionPool::new(grouped(rng), 2, rng),
-        &[&[2, 3, 4]],
-        |m, x| m.forward(&x[0], &Spec::new().mask(Mask::lengths(&[3, 2])), &mut eval()),
-    );
+rows! { |m, x| m.forward(&x[0], 0).square();
+    learned_positions, [[2, 3, 4]], |r| LearnedPositions::new(3, 4, r);
 }
-
-#[test]
-fn row_normalizers() {
-    for normalizer in [
-        Normalizer::Sigmoid { bias: None },
-        Normalizer::Sigmoid { bias: Some(-1.0) },
-        Normalizer::Sparsemax,
-        Normalizer::Entmax15,
-        Normalizer::TopK(2),
-        Normalizer::Linear,
-    ] {
-        incremental(&format!("NormalizedAttention, {normalizer:?}"), |rng| {
-            NormalizedAttention::new(small(rng), normalizer)
-        });
-    }
+rows! { |m, x| m.forward(&x[0], 7).square();
+    sinusoidal_positions, [[2, 3, 5]], |_| SinusoidalPositions::default();
 }
 
 #[test]

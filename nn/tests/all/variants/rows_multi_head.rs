@@ -10,15 +10,43 @@ use retrograd_nn::attention::{
 };
 use retrograd_nn::{CausalSelfAttention, GptConfig, Layer, Linear, Pass};
 use retrograd_tensor::Tensor;
+use retrograd_tensor::random::Rng;
 
-#[test]
-fn plain() {
-    row(
-        "PlainSelfAttention",
-        |_| PlainSelfAttention,
-        &[&[2, 3, 4]],
-        |m, x| m.forward(&x[0], &mut eval()),
-    );
+fn heads(concat: Concat, rng: &mut Rng) -> MultiHeadWrapper<f64> {
+    MultiHeadWrapper::new(3, 4, 2, 2, rng).concat(concat)
+}
+
+fn grouped(key_heads: usize, rng: &mut Rng) -> Projections<f64> {
+    Projections::new(HeadSizes::new(4, 4).key_heads(key_heads), rng)
+}
+
+rows! { |m, x| m.forward(&x[0], &mut eval());
+    plain, [[2, 3, 4]], |_| PlainSelfAttention;
+    causal_self_attention, [[2, 3, 4]], |r| {
+        CausalSelfAttention::new(&GptConfig { width: 4, ..config() }, r)
+    };
+}
+rows! { |m, x| m.forward(&x[0], Mask::causal(), &mut eval());
+    wrapper, [[2, 3, 4]], |r| heads(Concat::Features, r);
+    wrapper_first, [[2, 3, 4]], |r| heads(Concat::First, r);
+    wrapper_projected, [[3, 4]], |r| {
+        MultiHeadWrapper::new(2, 4, 2, 2, r).project(Linear::new(4, 4, r))
+    };
+    grouped_query, [[2, 3, 4]], |r| grouped(1, r);
+    grouped_query_2, [[2, 3, 4]], |r| grouped(2, r);
+    grouped_query_4, [[2, 3, 4]], |r| grouped(4, r);
+}
+rows! { |m, x| m.forward(&x[0], &Mask::causal(), &mut eval());
+    renormalized, [[2, 3, 4]], |r| RenormalizedSelfAttention::new(4, 3, 2, r);
+}
+rows! { |m, x| m.forward(&x[0], &x[1], Mask::lengths(&[4, 2]), &mut eval());
+    cross, [[2, 3, 4], [2, 4, 5]], |r| CrossAttention::new(4, 5, 3, 2, r);
+}
+rows! { |m, x| m.forward(&x[0], Spec::new().softcap(2.0), &mut eval());
+    self_attention_with_biases_and_softcap, [[3, 4]], |r| SelfAttention::with_bias(4, 3, 2, r);
+}
+rows! { |m, x| m.forward(&x[0], Mask::full(), &mut Pass::train(1));
+    self_attention_with_dropout, [[2, 3, 4]], |r| SelfAttention::new(4, 3, 2, r).dropout(0.3);
 }
 
 #[test]
@@ -37,38 +65,6 @@ fn self_attention() {
             |m, x| m.forward(&x[0], mask.clone(), &mut eval()),
         );
     }
-    row(
-        "SelfAttention with biases and softcap",
-        |rng| SelfAttention::with_bias(4, 3, 2, rng),
-        &[&[3, 4]],
-        |m, x| m.forward(&x[0], Spec::new().softcap(2.0), &mut eval()),
-    );
-    row(
-        "SelfAttention with dropout",
-        |rng| SelfAttention::new(4, 3, 2, rng).dropout(0.3),
-        &[&[2, 3, 4]],
-        |m, x| m.forward(&x[0], Mask::full(), &mut Pass::train(1)),
-    );
-}
-
-#[test]
-fn renormalized() {
-    row(
-        "RenormalizedSelfAttention",
-        |rng| RenormalizedSelfAttention::new(4, 3, 2, rng),
-        &[&[2, 3, 4]],
-        |m, x| m.forward(&x[0], &Mask::causal(), &mut eval()),
-    );
-}
-
-#[test]
-fn cross() {
-    row(
-        "CrossAttention",
-        |rng| CrossAttention::new(4, 5, 3, 2, rng),
-        &[&[2, 3, 4], &[2, 4, 5]],
-        |m, x| m.forward(&x[0], &x[1], Mask::lengths(&[4, 2]), &mut eval()),
-    );
 }
 
 #[test]
@@ -99,49 +95,5 @@ fn multi_head() {
             let (y, w) = m.forward_with_weights(&x[0], &x[0], &x[0], how, &mut eval());
             Var::cat(&[&y.flatten(), &w.mean(-3).flatten()], 0)
         },
-    );
-}
-
-#[test]
-fn wrapper() {
-    for concat in [Concat::Features, Concat::First] {
-        row(
-            &format!("MultiHeadWrapper, {concat:?}"),
-            |rng| MultiHeadWrapper::new(3, 4, 2, 2, rng).concat(concat),
-            &[&[2, 3, 4]],
-            |m, x| m.forward(&x[0], Mask::causal(), &mut eval()),
-        );
-    }
-    row(
-        "MultiHeadWrapper, projected",
-        |rng| {
-            let heads = MultiHeadWrapper::new(2, 4, 2, 2, rng);
-            heads.project(Linear::new(4, 4, rng))
-        },
-        &[&[3, 4]],
-        |m, x| m.forward(&x[0], Mask::causal(), &mut eval()),
-    );
-}
-
-#[test]
-fn grouped_query() {
-    for key_heads in [1, 2, 4] {
-        row(
-            &format!("grouped query, 4 heads, {key_heads} of keys"),
-            |rng| Projections::new(HeadSizes::new(4, 4).key_heads(key_heads), rng),
-            &[&[2, 3, 4]],
-            |m, x| m.forward(&x[0], Mask::causal(), &mut eval()),
-        );
-    }
-}
-
-#[test]
-fn causal_self_attention() {
-    let config = GptConfig { width: 4, ..config() };
-    row(
-        "CausalSelfAttention",
-        |rng| CausalSelfAttention::new(&config, rng),
-        &[&[2, 3, 4]],
-        |m, x| m.forward(&x[0], &mut eval()),
     );
 }
