@@ -73,7 +73,7 @@ fn sparse_normalizers_are_projections_onto_the_simplex() {
 }
 
 #[test]
-fn top_k_equals_its_formula() {
+fn top_k_and_sigmoid_equal_their_formulas() {
     let (q, k, v) = (randn(&[3, 4], 1), randn(&[6, 4], 2), randn(&[6, 2], 3));
     let s = q.matmul(&k.t()).mul_scalar(0.5);
     let run = |n| {
@@ -82,23 +82,13 @@ fn top_k_equals_its_formula() {
     };
     let kth = s.topk(-1, 2, true).0.slice(1, 1..2);
     same("top-2 by hand", &run(Normalizer::TopK(2)), &s.masked_softmax(-1, &s.ge(&kth)).matmul(&v));
+    let w = s.add_scalar(-(6f64.ln())).sigmoid();
+    same("sigmoid, bias -ln L, by hand", &run(Normalizer::Sigmoid { bias: None }), &w.matmul(&v));
     // Of equal scores the first ones, at most k.
     let c = |x: Tensor<f64>| Var::constant(x);
     let (q, k, v) = (c(Tensor::zeros([1, 4])), c(k), c(Tensor::eye(6)));
     let w = attend(&q, &k, &v, &Spec::new().normalizer(Normalizer::TopK(2)));
     assert_eq!(w.value().to_vec(), [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]);
-}
-
-#[test]
-fn sigmoid_equals_its_formula() {
-    let (q, k, v) = (randn(&[3, 4], 1), randn(&[6, 4], 2), randn(&[6, 2], 3));
-    let s = q.matmul(&k.t()).mul_scalar(0.5);
-    let run = |n| {
-        let c = |x: &Tensor<f64>| Var::constant(x.clone());
-        attend(&c(&q), &c(&k), &c(&v), &Spec::new().normalizer(n)).into_value()
-    };
-    let w = s.add_scalar(-(6f64.ln())).sigmoid();
-    same("sigmoid, bias -ln L, by hand", &run(Normalizer::Sigmoid { bias: None }), &w.matmul(&v));
 }
 
 /// A visible NaN propagates to the rows in which it is visible, and to no others.
