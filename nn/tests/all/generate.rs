@@ -144,31 +144,6 @@ fn only_the_last_tokens_of_a_long_prompt_are_used() {
     assert_ne!(generate(&long, 20, sampler, 3), generate(shifted, 20, sampler, 3));
 }
 
-#[test]
-fn cached_logits_equal_those_of_the_sequence_for_any_partition() {
-    for bias in [true, false] {
-        let model = gpt::<f64>(GptConfig { dropout: 0.5, bias, ..config() }, 2);
-        let tokens = Tensor::from([[1i64, 2, 6, 0, 3, 3], [5, 5, 4, 1, 0, 2]]);
-        let whole = model.forward(&tokens, &mut Pass::eval()).into_value();
-        for division in [&[6][..], &[1; 6], &[2, 1, 3], &[5, 1], &[0, 4, 0, 2]] {
-            let (mut cache, mut at) = (model.cache(), 0);
-            for &n in division {
-                let logits = model.forward_cached(&tokens.narrow(1, at, n), &mut cache);
-                assert!(!logits.is_tracked());
-                let want = whole.narrow(1, at, n);
-                assert_eq!(logits.shape(), want.shape());
-                for (x, y) in logits.value().to_vec().into_iter().zip(want.to_vec()) {
-                    assert!((x - y).abs() < 1e-13, "{division:?} at {at}: {x} and {y}");
-                }
-                at += n;
-                assert_eq!(cache.position(), at);
-            }
-            let text = panic_text(|| model.forward_cached(&tokens.narrow(1, 0, 1), &mut cache));
-            assert_eq!(text, "gpt: a sequence of 7 tokens is longer than the context of 6");
-        }
-    }
-}
-
 /// The distribution of a sampler, by token, where the logits are those of `p`.
 fn distribution(sampler: Sampler, p: &[f64], earlier: &[i64]) -> Vec<(i64, f64)> {
     sampler.distribution(&Tensor::from_vec(p.to_vec(), [p.len()]).ln(), earlier)

@@ -1,7 +1,7 @@
 //! Models with every attention variant, norm, feed-forward layer and encoding of positions: causality,
 //! caches, gradients, names, and combinations that are rejected.
 
-use retrograd_autograd::Var;
+use crate::common::panic_text;
 use retrograd_nn::optim::{AdamConfig, AdamW, Optimizer};
 use retrograd_nn::{
     AttentionKind, Gpt, GptConfig, MlpKind, Module, NormKind, Pass, Positions, RopeConfig,
@@ -70,22 +70,35 @@ fn check(name: &str, config: GptConfig) {
     assert!(difference <= bound, "{name} depends on later tokens: {difference}");
     assert!(differs(&whole, &logits(&model, &changed)) > 1e-6, "{name} ignores its input");
 
-    // Steps with a cache.
-    let mut cache = model.cache();
-    let mut parts = Vec::new();
-    for (start, length) in [(0, 5), (5, 1), (6, 4), (10, 2)] {
-        parts.push(model.forward_cached(&x.narrow(1, start, length), &mut cache).into_value());
-        assert_eq!(cache.position(), start + length, "{name}");
+    // Any steps with a cache.
+    for division in [&[CONTEXT][..], &[1; CONTEXT], &[5, 1, 4, 2], &[0, 4, 0, 8]] {
+        let (mut cache, mut at) = (model.cache(), 0);
+        for &n in division {
+            let logits = model.forward_cached(&x.narrow(1, at, n), &mut cache);
+            assert!(!logits.is_tracked(), "{name}");
+            let difference = differs(&whole.narrow(1, at, n), &logits.into_value());
+            assert!(difference < 1e-13, "{name}: {difference} with a cache, {division:?} at {at}");
+            at += n;
+            assert_eq!(cache.position(), at, "{name}");
+        }
+        let text = panic_text(|| model.forward_cached(&x.narrow(1, 0, 1), &mut cache));
+        assert_eq!(text, "gpt: a sequence of 13 tokens is longer than the context of 12", "{name}");
     }
-    let steps = Tensor::cat(&parts.iter().collect::<Vec<_>>(), 1);
-    let difference = differs(&whole, &steps);
-    assert!(difference < 1e-9, "{name}: {difference} with a cache");
 
-    // Leading axes: a sequence alone, and a batch of batches.
-    let one = logits(&model, &x.select(0, 0));
-    assert!(differs(&one, &whole.select(0, 0)) < 1e-10, "{name}");
+    // Leading axes: beginnings of a sequence alone, no sequence, no token, and a batch of batches.
+    for row in 0..2 {
+        for n in 0..=CONTEXT {
+            let alone = logits(&model, &x.select(0, row).narrow(0, 0, n));
+            let difference = differs(&alone, &whole.select(0, row).narrow(0, 0, n));
+            assert!(difference < 1e-13, "{name}: {difference} for the first {n} tokens alone");
+        }
+    }
+    for empty in [[0, CONTEXT], [2, 0]] {
+        let [batch, n] = empty;
+        assert_eq!(*logits(&model, &Tensor::zeros(empty)).shape(), [batch, n, VOCAB], "{name}");
+    }
     let nested = logits(&model, &x.reshape([1, 2, CONTEXT]));
-    assert!(differs(&nested, &whole.unsqueeze(0)) < 1e-10, "{name}");
+    assert!(differs(&nested, &whole.unsqueeze(0)) < 1e-13, "{name}");
 
     let maps = model.attention_maps(&x);
     assert_eq!(maps.len(), model.config().layers, "{name}");
@@ -206,6 +219,7 @@ fn every_norm_feed_forward_layer_and_encoding_of_positions() {
         check(&format!("{positions:?}"), GptConfig { positions, ..small() });
     }
     check("softcap", GptConfig { logit_softcap: Some(5.0), tied: false, ..small() });
+    check("dropout", GptConfig { dropout: 0.5, ..small() });
     for preset in [GptConfig::modern(), GptConfig::llama()] {
         let GptConfig { vocab, context, layers, heads, width, .. } = small();
         check("preset", GptConfig { vocab, context, layers, heads, width, ..preset });
@@ -326,5 +340,4 @@ fn value_residuals_use_the_first_layer() {
     let find = |name: &str| &named.iter().find(|(n, _)| n.ends_with(name)).expect("a parameter").1;
     find("h.1.attn.mix").set(Tensor::from([1.0, 0.0]));
     assert!(differs(&before, &logits(&model, &x)) > 1e-9);
-    let _ = Var::constant(before);
 }

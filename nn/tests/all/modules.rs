@@ -226,33 +226,6 @@ fn outputs_have_the_shapes_of_their_inputs() {
 }
 
 #[test]
-fn batches_equal_single_sequences_and_prefixes_equal_beginnings() {
-    for tied in [true, false] {
-        let model = gpt::<f64>(GptConfig { tied, ..config() }, 1);
-        let logits = |t: &Tensor<i64>| model.forward(t, &mut Pass::eval()).into_value();
-        let batch = Tensor::from([[0i64, 1, 2, 3, 4, 5], [6, 6, 0, 0, 3, 2]]);
-        let all = logits(&batch);
-        assert_eq!(*all.shape(), [2, 6, 7]);
-        for row in 0..2 {
-            let alone = logits(&batch.select(0, row));
-            let error = (&alone - &all.select(0, row)).abs().max(..).item();
-            assert!(error < 1e-13, "{error}");
-            for n in 0..6 {
-                let prefix = logits(&batch.select(0, row).slice(0, 0..n));
-                assert_eq!(*prefix.shape(), [n, 7]);
-                if n > 0 {
-                    let error = (&prefix - &alone.slice(0, 0..n)).abs().max(..).item();
-                    assert!(error < 1e-13, "{error}");
-                }
-            }
-        }
-        assert_eq!(*logits(&Tensor::zeros([0, 6])).shape(), [0, 6, 7]);
-        assert_eq!(*logits(&Tensor::zeros([2, 0])).shape(), [2, 0, 7]);
-        assert_eq!(*logits(&Tensor::zeros([2, 3, 4])).shape(), [2, 3, 4, 7]);
-    }
-}
-
-#[test]
 fn attention_maps_are_causal_distributions() {
     let model = gpt::<f64>(config(), 1);
     let maps = model.attention_maps(&Tensor::from([1i64, 2, 3, 4, 5]));
