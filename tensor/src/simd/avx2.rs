@@ -216,12 +216,6 @@ impl Lanes<f32> for Avx2 {
         ])
     }
     #[inline(always)]
-    fn ldexp(self, a: Self::V, n: Self::V) -> Self::V {
-        let half = self.round(self.mul(n, self.splat(0.5)));
-        let rest = self.sub(n, half);
-        self.mul(self.mul(a, self.exp2i(half)), self.exp2i(rest))
-    }
-    #[inline(always)]
     fn frexp(self, a: Self::V) -> (Self::V, Self::V) {
         cpu!({
             let keep = _mm256_castsi256_ps(_mm256_set1_epi32(0x807f_ffff_u32 as i32));
@@ -398,12 +392,6 @@ impl Lanes<f64> for Avx2F64 {
         let n = two!(_mm256_castpd_si256; n);
         let n = two!(_mm256_slli_epi64::<52>; n);
         two!(_mm256_castsi256_pd; n)
-    }
-    #[inline(always)]
-    fn ldexp(self, a: Self::V, n: Self::V) -> Self::V {
-        let half = self.round(self.mul(n, self.splat(0.5)));
-        let rest = self.sub(n, half);
-        self.mul(self.mul(a, self.exp2i(half)), self.exp2i(rest))
     }
     #[inline(always)]
     fn frexp(self, a: Self::V) -> (Self::V, Self::V) {

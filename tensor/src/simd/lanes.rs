@@ -1,5 +1,6 @@
 //! Vector operations, and kernels that are generic over them.
 
+use crate::element::Float;
 use crate::formula::Algebra;
 
 /// Number of lanes of an `f32` vector on every instruction set.
@@ -50,7 +51,15 @@ pub trait Lanes<T: Copy>: Algebra<T> + Send + Sync + 'static {
     fn exp2i(self, n: Self::V) -> Self::V;
     /// `a * 2^n`, rounded once, so that it underflows gradually and overflows to infinity; for
     /// integral `n` of magnitude below 250 (`f32`) and `a` of magnitude near 1.
-    fn ldexp(self, a: Self::V, n: Self::V) -> Self::V;
+    #[inline(always)]
+    fn ldexp(self, a: Self::V, n: Self::V) -> Self::V
+    where
+        T: Float,
+    {
+        let half = self.round(self.mul(n, self.splat(T::from_f64(0.5))));
+        let rest = self.sub(n, half);
+        self.mul(self.mul(a, self.exp2i(half)), self.exp2i(rest))
+    }
     /// For positive normal `a = m * 2^e` with `m` in `[0.5, 1)`: `(m, e)`.
     fn frexp(self, a: Self::V) -> (Self::V, Self::V);
 

@@ -202,12 +202,6 @@ impl Lanes<f32> for Neon {
         four!(vreinterpretq_f32_u32; n)
     }
     #[inline(always)]
-    fn ldexp(self, a: V, n: V) -> V {
-        let half = self.round(self.mul(n, self.splat(0.5)));
-        let rest = self.sub(n, half);
-        self.mul(self.mul(a, self.exp2i(half)), self.exp2i(rest))
-    }
-    #[inline(always)]
     fn frexp(self, a: V) -> (V, V) {
         let bits = four!(vreinterpretq_u32_f32; a);
         let keep = cpu!([vdupq_n_u32(0x807f_ffff); 4]);

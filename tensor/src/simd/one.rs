@@ -121,11 +121,6 @@ impl Lanes<f64> for One {
         f64::from_bits(((n as i64 + 1023) as u64) << 52)
     }
     #[inline(always)]
-    fn ldexp(self, a: f64, n: f64) -> f64 {
-        let half = (n * 0.5).round_ties_even();
-        a * self.exp2i(half) * self.exp2i(n - half)
-    }
-    #[inline(always)]
     fn frexp(self, a: f64) -> (f64, f64) {
         let bits = a.to_bits();
         let m = f64::from_bits(bits & (MANTISSA | 1 << 63) | 1022 << 52);

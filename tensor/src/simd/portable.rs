@@ -188,12 +188,6 @@ impl Lanes<f32> for Portable {
         each(n, power_of_two)
     }
     #[inline(always)]
-    fn ldexp(self, a: V, n: V) -> V {
-        let half = self.round(self.mul(n, self.splat(0.5)));
-        let rest = self.sub(n, half);
-        self.mul(self.mul(a, self.exp2i(half)), self.exp2i(rest))
-    }
-    #[inline(always)]
     fn frexp(self, a: V) -> (V, V) {
         let m = each(a, |a| f32::from_bits(a.to_bits() & 0x807f_ffff | 0x3f00_0000));
         let e = each(a, |a| ((a.to_bits() >> 23) as i32 - 126) as f32);
