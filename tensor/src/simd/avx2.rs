@@ -136,16 +136,12 @@ impl Avx2 {
         out
     }
 
-    inlined_methods! {
-        /// Lanes `0..4` and `4..8`.
-        halves(self, v: __m256) -> (__m128, __m128) =
-            cpu!((_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v)));
-
-        /// Lanes 2 and 3, moved to lanes 0 and 1.
-        by_two(self, v: __m128) -> __m128 = cpu!(_mm_movehl_ps(v, v));
-
-        /// Lane 1, moved to lane 0.
-        by_one(self, v: __m128) -> __m128 = cpu!(_mm_shuffle_ps::<1>(v, v));
+    /// The rest of the reduction tree: lane `i` with lane `i + 4`, then `i + 2`, `i + 1`.
+    #[inline(always)]
+    fn tree(self, v: __m256, f: impl Fn(__m128, __m128) -> __m128) -> f32 {
+        let v = cpu!(f(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v)));
+        let v = f(v, cpu!(_mm_movehl_ps(v, v)));
+        cpu!(_mm_cvtss_f32(f(v, _mm_shuffle_ps::<1>(v, v))))
     }
 }
 
@@ -231,33 +227,15 @@ impl Lanes<f32> for Avx2 {
         })
     }
 
-    #[inline(always)]
-    fn sum(self, v: Self::V) -> f32 {
-        let (a, b) = self.halves(cpu!(_mm256_add_ps(v[0], v[1])));
-        let x = cpu!(_mm_add_ps(a, b));
-        let x = cpu!(_mm_add_ps(x, self.by_two(x)));
-        cpu!(_mm_cvtss_f32(_mm_add_ps(x, self.by_one(x))))
-    }
-    #[inline(always)]
-    fn product(self, v: Self::V) -> f32 {
-        let (a, b) = self.halves(cpu!(_mm256_mul_ps(v[0], v[1])));
-        let x = cpu!(_mm_mul_ps(a, b));
-        let x = cpu!(_mm_mul_ps(x, self.by_two(x)));
-        cpu!(_mm_cvtss_f32(_mm_mul_ps(x, self.by_one(x))))
-    }
-    #[inline(always)]
-    fn min_lane(self, v: Self::V) -> f32 {
-        let (a, b) = self.halves(self.min([v[0]; 2], [v[1]; 2])[0]);
-        let x = self.min4(a, b);
-        let x = self.min4(x, self.by_two(x));
-        cpu!(_mm_cvtss_f32(self.min4(x, self.by_one(x))))
-    }
-    #[inline(always)]
-    fn max_lane(self, v: Self::V) -> f32 {
-        let (a, b) = self.halves(self.max([v[0]; 2], [v[1]; 2])[0]);
-        let x = self.max4(a, b);
-        let x = self.max4(x, self.by_two(x));
-        cpu!(_mm_cvtss_f32(self.max4(x, self.by_one(x))))
+    inlined_methods! {
+        sum(self, v: Self::V) -> f32 =
+            self.tree(cpu!(_mm256_add_ps(v[0], v[1])), inlined!(|a, b| cpu!(_mm_add_ps(a, b))));
+        product(self, v: Self::V) -> f32 =
+            self.tree(cpu!(_mm256_mul_ps(v[0], v[1])), inlined!(|a, b| cpu!(_mm_mul_ps(a, b))));
+        min_lane(self, v: Self::V) -> f32 =
+            self.tree(self.min([v[0]; 2], [v[1]; 2])[0], inlined!(|a, b| self.min4(a, b)));
+        max_lane(self, v: Self::V) -> f32 =
+            self.tree(self.max([v[0]; 2], [v[1]; 2])[0], inlined!(|a, b| self.max4(a, b)));
     }
     #[inline(always)]
     fn transpose(self, rows: [Self::V; 16]) -> [Self::V; 16] {
