@@ -6,16 +6,40 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// Computes the result into the slice, or returns it as a new tensor.
-pub type Run = Box<dyn Fn(&mut [f32]) -> Option<Tensor>>;
+type Run = Box<dyn Fn(&mut [f32]) -> Option<Tensor>>;
 
 /// One way to compute the result.
 pub struct Rung {
-    pub name: &'static str,
+    name: &'static str,
     /// The difference from the previous rung.
-    pub what: &'static str,
+    what: &'static str,
     /// Whether it uses all threads.
-    pub threaded: bool,
-    pub run: Run,
+    threaded: bool,
+    run: Run,
+}
+
+impl Rung {
+    /// Computes the result into the slice, with one thread.
+    pub fn new(name: &'static str, what: &'static str, run: impl Fn(&mut [f32]) + 'static) -> Rung {
+        let run = Box::new(move |out: &mut [f32]| {
+            run(out);
+            None
+        });
+        Rung { name, what, threaded: false, run }
+    }
+
+    pub fn threaded(self) -> Rung {
+        Rung { threaded: true, ..self }
+    }
+
+    /// The kernel of the library, which uses all threads.
+    pub fn ours(
+        name: &'static str,
+        what: &'static str,
+        run: impl Fn() -> Tensor + 'static,
+    ) -> Rung {
+        Rung { name, what, threaded: true, run: Box::new(move |_| Some(run())) }
+    }
 }
 
 /// What bounds a kernel.

@@ -18,25 +18,10 @@ pub fn ladder(rows: usize) -> Ladder {
     let w = Tensor::<f32>::rand([COLS], &mut rng);
     let rung = |name, what, f: fn(&[f32], &[f32], &mut [f32])| {
         let (x, w) = (x.to_vec(), w.to_vec());
-        let run = Box::new(move |y: &mut [f32]| {
-            f(&x, &w, y);
-            None
-        });
-        Rung { name, what, threaded: false, run }
-    };
-    let threaded = Rung {
-        threaded: true,
-        ..rung("threaded", "rows are distributed over all threads", threaded)
+        Rung::new(name, what, move |y| f(&x, &w, y))
     };
     let given = (x.clone(), w.clone());
-    let ours = Rung {
-        name: "ours",
-        what: "this library, which allocates the result",
-        threaded: true,
-        run: Box::new(move |_: &mut [f32]| {
-            Some(given.0.layer_norm(Some(&given.1), None, EPS.into()))
-        }),
-    };
+    let ours = move || given.0.layer_norm(Some(&given.1), None, EPS.into());
     Ladder {
         title: format!("layer_norm, {rows} rows of {COLS}"),
         bound: Bound::Bytes((2 * 4 * rows * COLS) as f64),
@@ -51,8 +36,8 @@ pub fn ladder(rows: usize) -> Ladder {
                 many_sums,
             ),
             rung("vectorised", "the widest registers, fused multiply-adds", vectorised),
-            threaded,
-            ours,
+            rung("threaded", "rows are distributed over all threads", threaded).threaded(),
+            Rung::ours("ours", "this library, which allocates the result", ours),
         ],
     }
 }

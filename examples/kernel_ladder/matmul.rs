@@ -19,21 +19,14 @@ pub fn ladder(n: usize) -> Ladder {
     let (a, b) = (Tensor::randn([n, n], &mut rng), Tensor::randn([n, n], &mut rng));
     let rung = |name, what, f: fn(&[f32], &[f32], usize, &mut [f32])| {
         let (a, b) = (a.to_vec(), b.to_vec());
-        let run = Box::new(move |c: &mut [f32]| {
+        Rung::new(name, what, move |c| {
             c.fill(0.0);
             f(&a, &b, n, c);
-            None
-        });
-        Rung { name, what, threaded: false, run }
+        })
     };
     let product = |name, what, level: Level| {
         let (a, b) = (a.clone(), b.clone());
-        let run = Box::new(move |_: &mut [f32]| Some(with_level(level, || a.matmul(&b))));
-        Rung { name, what, threaded: true, run }
-    };
-    let threaded = Rung {
-        threaded: true,
-        ..rung("threaded", "rows of c are distributed over all threads", threaded)
+        Rung::ours(name, what, move || with_level(level, || a.matmul(&b)))
     };
     Ladder {
         title: format!("matmul, {n} x {n} by {n} x {n}"),
@@ -54,7 +47,7 @@ pub fn ladder(n: usize) -> Ladder {
                 "a and b are copied to the order in which the micro-kernel reads them",
                 packed,
             ),
-            threaded,
+            rung("threaded", "rows of c are distributed over all threads", threaded).threaded(),
             product(
                 "ours",
                 "this library: reads operands in place or packs them, by size and strides",

@@ -16,23 +16,10 @@ pub fn ladder(rows: usize) -> Ladder {
     let x = Tensor::<f32>::randn([rows, COLS], &mut Rng::new(1));
     let rung = |name, what, f: fn(&[f32], &mut [f32])| {
         let x = x.to_vec();
-        let run = Box::new(move |y: &mut [f32]| {
-            f(&x, y);
-            None
-        });
-        Rung { name, what, threaded: false, run }
-    };
-    let threaded = Rung {
-        threaded: true,
-        ..rung("threaded", "rows are distributed over all threads", threaded)
+        Rung::new(name, what, move |y| f(&x, y))
     };
     let given = x.clone();
-    let ours = Rung {
-        name: "ours",
-        what: "this library, which allocates the result",
-        threaded: true,
-        run: Box::new(move |_: &mut [f32]| Some(given.softmax(-1))),
-    };
+    let ours = move || given.softmax(-1);
     Ladder {
         title: format!("softmax, {rows} rows of {COLS}"),
         bound: Bound::Bytes((2 * 4 * rows * COLS) as f64),
@@ -51,8 +38,8 @@ pub fn ladder(rows: usize) -> Ladder {
                 many_sums,
             ),
             rung("vectorised", "16 exponentials at a time, by a polynomial", vectorised),
-            threaded,
-            ours,
+            rung("threaded", "rows are distributed over all threads", threaded).threaded(),
+            Rung::ours("ours", "this library, which allocates the result", ours),
         ],
     }
 }
