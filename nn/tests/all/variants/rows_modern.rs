@@ -1,6 +1,6 @@
 //! The variants of recent language models.
 
-use super::{grouped, small};
+use super::{grouped, row, small};
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
