@@ -87,12 +87,8 @@ impl<T: Real> Recurrence<T> {
     #[track_caller]
     pub fn run(&self, state: Option<&Var<T>>) -> [Var<T>; 2] {
         let [w, state] = self.filled(state);
-        let values = |x: &Option<[Var<T>; 2]>| x.as_ref().map(|x| x.each_ref().map(Var::clone));
-        let low_rank = values(&self.low_rank);
-        let [a, b] = match &low_rank {
-            Some([a, b]) => [Some(a), Some(b)],
-            None => [None, None],
-        };
+        let low_rank = self.low_rank.as_ref();
+        let [a, b] = [0, 1].map(|i| low_rank.map(|x| &x[i]));
         let inputs = [Some(&self.q), Some(&self.k), Some(&self.v), Some(&w), Some(&state), a, b];
         let keeps = inputs.iter().flatten().any(|x| x.is_tracked());
         let terms = Terms {
@@ -100,7 +96,7 @@ impl<T: Real> Recurrence<T> {
             k: self.k.value(),
             v: self.v.value(),
             w: w.value(),
-            low_rank: low_rank.as_ref().map(|x| x.each_ref().map(Var::value)),
+            low_rank: low_rank.map(|x| x.each_ref().map(Var::value)),
         };
         let (out, last, kept) = forward(&terms, state.value(), keeps);
         Var::from_fused(&RECURRENCE, [out, last], inputs, |inputs| Rule {
