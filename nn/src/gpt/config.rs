@@ -377,6 +377,14 @@ impl GptConfig {
             }
             rope.check()?;
         }
+        let is_odd = kinds.contains(&AttentionKind::Retention)
+            && !(self.width / self.heads).is_multiple_of(2);
+        if is_odd {
+            let width = self.width / self.heads;
+            return Err(ConfigError(format!(
+                "retention rotates pairs of a head, got width {width}"
+            )));
+        }
         if kinds.contains(&AttentionKind::Differential) && self.head_width() % 2 == 1 {
             let width = self.head_width();
             return Err(ConfigError(format!(
