@@ -2,6 +2,7 @@
 
 use crate::graph::Var;
 use retrograd_tensor::formula::{Algebra, Expr};
+use retrograd_tensor::kernels::attention::{PairPositions, ScoreRule};
 use retrograd_tensor::ops::pointwise::Pointwise;
 use retrograd_tensor::{Real, Tensor};
 use std::cell::RefCell;
@@ -20,6 +21,20 @@ pub(crate) fn vjp_on_variables<T: Real, P: Pointwise<T>>(
     let y = op.vjp(number(saved), number(g)).value();
     // A formula without `saved` and `g`, such as the derivative of a step function, is a number.
     a.var(y).broadcast_to(*g.shape())
+}
+
+/// A [`ScoreRule`] in ordinary operations on variables, which are broadcast to one another.
+pub fn score_on_variables<T: Real, R: ScoreRule<T, N>, const N: usize>(
+    rule: R,
+    s: &Var<T>,
+    operands: [&Var<T>; N],
+    at: PairPositions<&Var<T>>,
+) -> Var<T> {
+    let values = Values::default();
+    let a = OnVars(&values);
+    let number = |x: &Var<T>| Expr::new(a, a.value(x.clone()));
+    let at = PairPositions { query: number(at.query), key: number(at.key) };
+    a.var(rule.score(number(s), operands.map(number), at).value()).broadcast_to(*s.shape())
 }
 
 /// The values of a formula. The values of an [`Algebra`] are `Copy`, and variables are not: they

@@ -52,6 +52,7 @@ mod shards;
 mod spectrum;
 mod var;
 
+pub use algebra::score_on_variables;
 pub use backprop::{Backprop, grad};
 pub use derivatives::{
     Vars, gauss_newton_product, grad_and_value, hessian, hvp, jacfwd, jacobian, jacrev, jvp,

@@ -127,6 +127,17 @@ def cases():
     window = "attention fwd+bwd 1 12 4096 64 window256 0"
     wider = (Rival(f"ours, {mask}", "ours", ("window256", mask)) for mask in ("full", "causal"))
     yield Case("window attention", window, tuple(wider), 5.0)
+    composed = Rival("ours, composed", "ours", ("tiled", "composed"))
+    for length, aim in ((1024, 2.0), (64, 1.0)):
+        for rule in ("none", "softcap", "buckets", "slopes", "temperature", "forget", "gaussian", "shaw", "transformer-xl", "cope"):
+            name = f"score fwd+bwd {rule} 1 4 {length} 64 tiled"
+            yield Case("score rules", name, (composed,), aim, memory=length == 1024)
+    for rule in ("softcap", "slopes", "temperature", "forget"):
+        yield Case("FlexAttention", f"score fwd {rule} 1 4 1024 64 tiled", (TORCH_COMPILE,))
+    others = (Rival(f"ours, {form}", "ours", ("kernel", form)) for form in ("weights", "steps"))
+    loop = Rival("PyTorch, a loop", "torch", ("kernel", "steps"))
+    rivals = (*others, Rival("PyTorch, chunked", "torch"), loop)
+    yield Case("state rules", "recurrence fwd+bwd 1 4 1024 64 delta kernel", rivals, 2.0, memory=True)
     for model, aim in (("nanogpt-cpu", None), ("baby", 1.0)):
         yield Case("optimiser", f"adamw {model}", (TORCH,), aim)
         yield Case("optimiser", f"grad_norm {model}", (TORCH,))

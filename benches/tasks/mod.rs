@@ -13,6 +13,7 @@ mod loss;
 mod optim;
 mod recurrence;
 mod rows;
+mod score_rules;
 mod tail;
 mod tiny;
 mod train;
@@ -140,6 +141,7 @@ pub fn work(name: &str) -> Option<Work> {
         loss::work,
         attention::work,
         recurrence::work,
+        score_rules::work,
         optim::work,
         train::work,
         derivatives::work,

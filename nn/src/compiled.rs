@@ -3,7 +3,7 @@
 //! functions are never called.
 
 use crate::activation::Activation;
-use crate::attention::{Spec, attend, attend_all, attend_packed, attend_with_lse};
+use crate::attention::{Buckets, Rule, Spec, attend, attend_all, attend_packed, attend_with_lse};
 use crate::gpt::{Gpt, GptConfig, Sampler};
 use crate::module::{Layer, Module};
 use crate::optim::{Adam, AdamConfig, AdamW, Muon, Optimizer, Sgd};
@@ -21,6 +21,9 @@ pub fn modules() {
     modules_on::<f32>();
     #[cfg(debug_assertions)]
     modules_on::<f64>();
+    // Their kernels are those of this crate.
+    black_box(rules::<f32> as fn(_) -> _);
+    black_box(rules::<f64> as fn(_) -> _);
 }
 
 fn modules_on<T: Real>() {
@@ -28,6 +31,13 @@ fn modules_on<T: Real>() {
     black_box(Gpt::<T>::new as fn(GptConfig, _) -> _);
     black_box(gpt::<T, i64> as fn(_, _));
     black_box(optimisers::<T> as fn(_, _));
+}
+
+fn rules<T: Real>(x: &Var<T>) -> impl Sized {
+    let y = || x.clone();
+    let buckets = Buckets { count: 2, max_distance: 2, bidirectional: true };
+    let of_heads = [Rule::buckets(y(), buckets), Rule::slopes(y()), Rule::temperature(y())];
+    (of_heads, Rule::forget(x), Rule::gaussian(y(), y()))
 }
 
 fn layers<T: Real>(x: &Var<T>, spec: &Spec<T>) {

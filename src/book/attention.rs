@@ -251,4 +251,4 @@
 //! 5. Add an attention sink, a logit `z` without a value, to the listing `tiled`, by another start.
 //!    (`a_sink_is_another_start`)
 //!
-//! Previous: [Safe softmax](super::softmax). Next: [Training](super::training).
+//! Previous: [Safe softmax](super::softmax). Next: [States](super::states).

@@ -1,4 +1,4 @@
-//! Chapter 14: Extending: an operation, an attention and a kernel of your own.
+//! Chapter 15: Extending: an operation, an attention and a kernel of your own.
 //!
 //! The traits and constructors that the library's own operations are made of are public. This chapter
 //! adds one of each kind in a program; `CONTRIBUTING.md` says what is needed in

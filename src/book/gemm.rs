@@ -1,4 +1,4 @@
-//! Chapter 12: A fast matrix product: from three loops to the machine's peak.
+//! Chapter 13: A fast matrix product: from three loops to the machine's peak.
 //!
 //! `C = A B` for `n × n` matrices takes `n³` multiplications and as many additions: `2 n³` operations
 //! on `3 n²` numbers. For `n = 768` that is 0.9 · 10⁹ operations on 7 MB. There is more arithmetic than

@@ -1,4 +1,4 @@
-//! Chapter 13: Measuring honestly: when a difference of speed is real.
+//! Chapter 14: Measuring honestly: when a difference of speed is real.
 //!
 //! A time is a sample from a distribution. It contains the program, the state of the machine, and
 //! everything else that runs on it. A claim such as "10 % faster" is about the program. This chapter is

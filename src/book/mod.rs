@@ -17,10 +17,11 @@
 //! | 8. [Broadcasting](broadcasting) | What is the gradient of a repeated element? |
 //! | 9. [Safe softmax](softmax) | How is a quotient of exponentials computed without overflow? |
 //! | 10. [Attention](attention) | From three matrix products to tiles and the online softmax |
-//! | 11. [Training](training) | Dropout, initialisation, AdamW and Muon: what each does to numbers |
-//! | 12. [A fast matrix product](gemm) | From three loops to the machine's peak |
-//! | 13. [Measuring](measuring) | When is a measured difference real? |
-//! | 14. [Extending](extending) | How are an operation, an attention and a kernel added? |
+//! | 11. [States](states) | How does attention with a state of constant size work, and what can it not do? |
+//! | 12. [Training](training) | Dropout, initialisation, AdamW and Muon: what each does to numbers |
+//! | 13. [A fast matrix product](gemm) | From three loops to the machine's peak |
+//! | 14. [Measuring](measuring) | When is a measured difference real? |
+//! | 15. [Extending](extending) | How are an operation, an attention and a kernel added? |
 //!
 //! Each chapter ends with exercises. The solutions are tests: `cargo test -p retrograd-tests --test book` runs all of
 //! them, and they are in `tests/book`, one file for each chapter. The figures are files in
@@ -43,6 +44,7 @@ pub mod order;
 pub mod products;
 pub mod rules;
 pub mod softmax;
+pub mod states;
 pub mod strides;
 pub mod tensors;
 pub mod training;

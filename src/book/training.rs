@@ -1,4 +1,4 @@
-//! Chapter 11: Training: what initialisation, dropout and optimisers do to numbers.
+//! Chapter 12: Training: what initialisation, dropout and optimisers do to numbers.
 //!
 //! # Why weights are scaled by `1/√fan-in`
 //!
@@ -222,4 +222,4 @@
 //! 5. Apply dropout twice, with `p` and `q`. Which single dropout has the same distribution?
 //!    (`dropout_twice`)
 //!
-//! Previous: [Attention](super::attention). Next: [A fast matrix product](super::gemm).
+//! Previous: [States](super::states). Next: [A fast matrix product](super::gemm).

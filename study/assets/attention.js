@@ -85,12 +85,21 @@
       if (this.keys) { for (; at < this.starts[i + 1]; at++) f(this.keys[at], at); return; }
       this.mask.ranges(i, (a, b) => { for (let j = a; j < b; j++) f(j, at++); });
     }
+    // Whether weights have signs, and the largest absolute value.
+    get isSigned() { return this.data.scale !== undefined; }
+    get range() { return this.data.scale ?? 1; }
     // What is shown of the pair at a place: the weight, the gradient, or their product.
     value(what, at) {
-      if (what === "weight") return WEIGHT[this.weights[at]];
+      const byte = this.weights[at], weight = this.isSigned ? this.range * SLOPE[byte] : WEIGHT[byte];
+      if (what === "weight") return weight;
       if (!this.slopes) return null;
       const slope = this.scale * SLOPE[this.slopes[at]];
-      return what === "gradient" ? slope : slope * WEIGHT[this.weights[at]];
+      return what === "gradient" ? slope : slope * weight;
+    }
+    // The colour of a value.
+    color(what, value) {
+      const x = Math.sqrt(Math.min(1, Math.abs(value) / this.largest(what)));
+      return what === "weight" && !this.isSigned ? ramp("sequential", x) : ramp("diverging", .5 + .5 * Math.sign(value) * x);
     }
     pair(what, i, j) {
       let found = null;
@@ -100,7 +109,7 @@
     restOf(i) { this.decode(); return this.rest ? WEIGHT[this.rest[i]] : 0; }
     largest(what) {
       this.decode();
-      if (what === "weight") return 1;
+      if (what === "weight") return this.range;
       if (what === "gradient") return this.scale || 1;
       let most = 0;
       for (let at = 0; at < this.weights.length; at++) most = Math.max(most, Math.abs(this.value(what, at)));
@@ -276,7 +285,7 @@
       const { head } = now;
       if (!head || query >= head.mask.queries || head.mask.attends(query, now.j)) return { query };
       let best = -1, key = now.j;
-      head.each(query, (j, at) => { if (head.value("weight", at) > best) { best = head.value("weight", at); key = j; } });
+      head.each(query, (j, at) => { const size = Math.abs(head.value("weight", at)); if (size > best) { best = size; key = j; } });
       return { query, key };
     }
     const message = text => h("p", { class: "soft" }, text);
@@ -376,7 +385,7 @@
     // A matrix of at most 64 by 64 pixels: each has the largest weight of its pairs.
     function thumbnail(canvas, head) {
       const { queries, keys } = head.mask, rows = Math.max(1, Math.min(64, queries)), columns = Math.max(1, Math.min(64, keys));
-      paint(canvas, head, "weight", rows, columns, 1, queries);
+      paint(canvas, head, "weight", rows, columns, head.range, queries);
     }
 
     // Paints the pairs of a head on a canvas with so many pixels; masked pairs stay transparent.
@@ -385,7 +394,7 @@
       canvas.width = columns; canvas.height = rows;
       if (!queries || !keys) return;
       const best = new Float64Array(rows * columns).fill(NaN);
-      const size = what === "weight" ? x => x : Math.abs;
+      const isSequential = what === "weight" && !head.isSigned, size = isSequential ? x => x : Math.abs;
       for (let i = 0; i < Math.min(queries, upto); i++) {
         const y = Math.floor(i * rows / queries) * columns;
         head.mask.ranges(i, (a, b) => {
@@ -398,11 +407,11 @@
         });
       }
       const context = canvas.getContext("2d"), image = context.createImageData(columns, rows), { data: pixels } = image;
-      const colors = Array.from({ length: 513 }, (_, at) => ramp(what === "weight" ? "sequential" : "diverging", at / 512));
+      const colors = Array.from({ length: 513 }, (_, at) => ramp(isSequential ? "sequential" : "diverging", at / 512));
       for (let cell = 0; cell < best.length; cell++) {
         if (Number.isNaN(best[cell])) continue;
         const x = Math.sqrt(Math.min(1, size(best[cell]) / most));
-        const c = colors[Math.round(512 * (what === "weight" ? x : .5 + .5 * Math.sign(best[cell]) * x))];
+        const c = colors[Math.round(512 * (isSequential ? x : .5 + .5 * Math.sign(best[cell]) * x))];
         pixels[4 * cell] = c[0]; pixels[4 * cell + 1] = c[1]; pixels[4 * cell + 2] = c[2]; pixels[4 * cell + 3] = 255;
       }
       context.putImageData(image, 0, 0);
@@ -461,18 +470,18 @@
         }
         for (const list of isOne() ? [spans[0]] : spans) list.forEach((span, at) => {
           const isTarget = list === target, value = isTarget ? values[at] : NaN;
-          const c = Number.isNaN(value) ? null : ramp("sequential", Math.sqrt(value));
+          const c = Number.isNaN(value) ? null : head.color("weight", value);
           span.style.background = c ? rgb(c) : "";
           span.style.color = c ? inkOn(c) : "";
           span.title = c ? number(value, 3) : "";
           span.classList.toggle("chosen", list === (asKey ? spans[1] : spans[0]) && at === t);
           span.classList.toggle("outside", (isTarget && !c && !(at === t && isOne())) || (upto !== null && at >= upto));
         });
-        const top = [...values.keys()].filter(at => values[at] > 0).sort((a, b) => values[b] - values[a]).slice(0, 4);
+        const top = [...values.keys()].filter(at => Math.abs(values[at]) > 0).sort((a, b) => Math.abs(values[b]) - Math.abs(values[a])).slice(0, 4);
         const rest = asKey ? 0 : head.restOf(t);
         readout.textContent = asKey
           ? `Key ${named(1, t)} has the largest weights for ${top.map(i => `${named(0, i)} ${number(values[i], 3)}`).join(", ") || "no query"}.`
-          : `Query ${named(0, t)} attends to ${top.map(j => `${named(1, j)} ${number(values[j], 3)}`).join(", ") || "nothing"}${rest > 0 ? `; keys that are not kept together ${number(rest, 3)}` : ""}.`;
+          : `Query ${named(0, t)} attends to ${top.map(j => `${named(1, j)} ${number(values[j], 3)}`).join(", ") || "nothing"}${rest > 0 ? `; keys that are not kept together ${head.isSigned ? `${percent(rest)} of the absolute weights` : number(rest, 3)}` : ""}.`;
       }
       let chosen;
       const inSight = kit.onFrame(() => {
@@ -517,7 +526,7 @@
         } else if (against) figures.push(h("figure", {}, message(`${data.snapshots[against.snapshot]} has no such head.`)));
         place.replaceChildren(...figures);
         const most = number(head.largest(what), 3);
-        legend.replaceChildren(what === "weight" ? kit.scale("sequential", "0", "1") : kit.scale("diverging", `−${most}`, most), h("span", { class: "small soft" }, "on a scale of square roots"));
+        legend.replaceChildren(what === "weight" && !head.isSigned ? kit.scale("sequential", "0", "1") : kit.scale("diverging", `−${most}`, most), h("span", { class: "small soft" }, "on a scale of square roots"));
         if (!hasGradient) legend.append(h("span", { class: "small soft" }, "There are no gradients of this head on the page."));
       });
       live(["head", "i", "j"], () => {
@@ -610,7 +619,7 @@
         let keys = Array.from({ length: head.mask.keys }, (_, b) => b);
         if (keys.length > LINKS) {
           const weights = new Map();
-          head.each(i, (b, at) => weights.set(b, head.value("weight", at)));
+          head.each(i, (b, at) => weights.set(b, Math.abs(head.value("weight", at))));
           keys = [...weights.keys()].sort((a, b) => weights.get(b) - weights.get(a)).slice(0, LINKS).sort((a, b) => a - b);
         }
         const rowOf = new Map(keys.map((b, row) => [b, row]));
@@ -622,7 +631,7 @@
         const group = s("g", { fill: "none", stroke: "var(--c0)" });
         svg.append(group);
         for (let a = q0; a < q1; a++) head.each(a, (b, at) => {
-          const value = head.value("weight", at);
+          const value = Math.abs(head.value("weight", at)) / head.range;
           if (!rowOf.has(b) || value < .01 && a !== i) return;
           const x = (left + right) / 2, ya = y(a - q0), yb = y(rowOf.get(b));
           const line = s("path", { d: `M${left} ${ya}C${x} ${ya} ${x} ${yb} ${right} ${yb}`, "stroke-width": .5 + 3.5 * value });
@@ -733,6 +742,35 @@
       return place;
     }
 
+    // ---- State ----
+
+    const state = looks.some(look => look.layers.some(layer => layer.state)) ? kit.panel("state", "The state over time", [
+      "A state rule has a matrix in place of keys: each row belongs to a channel of the keys, and every token changes it. The first picture shows the norm of each row after each token, the second which part of each row a token keeps before it writes: the lighter, the more is forgotten. A row of the picture is a row of the state, a column a token.",
+      "The weights above are computed from the recurrence: an output is a sum of the values of earlier tokens, and these are their factors.",
+    ], body => {
+      const place = h("div", { class: "columns" });
+      body.append(place);
+      live(["layer", "head"], () => {
+        const { layer, n } = now, parts = layer?.state;
+        if (!parts) { place.replaceChildren(message("This layer has no state.")); return; }
+        const picture = (title, text, most) => {
+          const values = bytes(text), { rows } = parts, length = values.length / rows;
+          const canvas = h("canvas", { width: length, height: rows, role: "img", "aria-label": title, style: { width: `${Math.min(100, 3 * length)}%`, height: `${Math.max(64, Math.min(256, 8 * rows))}px`, imageRendering: "pixelated" } });
+          const context = canvas.getContext("2d"), image = context.createImageData(length, rows);
+          values.forEach((byte, at) => image.data.set([...ramp("sequential", byte / 255), 255], 4 * (at % rows * length + Math.floor(at / rows))));
+          context.putImageData(image, 0, 0);
+          canvas.addEventListener("pointermove", e => {
+            const r = canvas.getBoundingClientRect(), t = Math.floor((e.clientX - r.left) / r.width * length), row = Math.floor((e.clientY - r.top) / r.height * rows);
+            if (t >= 0 && t < length && row >= 0 && row < rows) kit.showTip(`after ${named(0, t)}, row ${row}: ${number(most * values[t * rows + row] / 255, 3)}`, e.clientX, e.clientY);
+          });
+          canvas.addEventListener("pointerleave", kit.hideTip);
+          return h("figure", {}, h("figcaption", {}, title), canvas, h("div", { class: "row" }, kit.scale("sequential", "0", number(most, 3))));
+        };
+        place.replaceChildren(picture("norms of the rows", parts.norms[n], parts.largest[n]),
+          parts.decays.length ? picture("what is kept", parts.decays[n], 1) : message("This rule does not decay."));
+      });
+    }) : null;
+
     // ---- Ablation ----
 
     const hasAblations = looks.some(look => look.layers.some(layer => layer.heads.some(head => head.without !== undefined)));
@@ -828,7 +866,7 @@
             for (let i = 0; i < queries; i++) {
               let sum = head.restOf(i), visible = true;
               head.each(i, (j, at) => { sum += head.value("weight", at); if (queries <= 64 && !head.mask.attends(i, j)) visible = false; });
-              assert(layer.scores?.normalizer.name === "sigmoid" || sum <= 1 + head.mask.counts[i] / 100 + .01, `the weights of query ${i} in head ${n} of layer ${l} sum to ${sum}`);
+              assert(head.isSigned || layer.scores?.normalizer.name === "sigmoid" || sum <= 1 + head.mask.counts[i] / 100 + .01, `the weights of query ${i} in head ${n} of layer ${l} sum to ${sum}`);
               assert(visible, `head ${n} of layer ${l} draws a masked pair`);
             }
             if (layer.scores) for (const i of [layer.scores.queries[0], layer.scores.queries.at(-1)]) for (const j of [layer.scores.keys[0], layer.scores.keys.at(-1)]) {
@@ -863,7 +901,7 @@
       return done + 1;
     });
 
-    return kit.page(data.title, data.note, [choices, heads, h("div", { class: "columns" }, h("div", {}, texts, links), matrices), score,
+    return kit.page(data.title, data.note, [choices, heads, h("div", { class: "columns" }, h("div", {}, texts, links), matrices), ...(state ? [state] : []), score,
       ablation ? h("div", { class: "columns" }, ablation, tiles) : tiles, formulas]);
   }
 

@@ -50,6 +50,10 @@ fn operations_on<T: Real>() {
     black_box(indices::<T, u32> as fn(_, _));
     black_box(attention_forward::<T> as fn(_, _) -> _);
     black_box(attention_backward::<T> as fn(_, _, _, _) -> _);
+    black_box(attention::rule::gradients::<T> as fn(_, _, _, _, _, _));
+    black_box(attention::relative_products::<T> as fn(_, _) -> _);
+    black_box(attention::relative_values::<T> as fn(_, _) -> _);
+    black_box(attention::contextual_positions::<T> as fn(_) -> _);
     black_box(recurrence::forward::<T> as fn(&Terms<'_, T>, _, _) -> _);
     black_box(recurrence::backward::<T> as fn(&Terms<'_, T>, _, _) -> _);
 }

@@ -14,6 +14,7 @@ mod products;
 mod rules;
 mod scalar_engine;
 mod softmax;
+mod states;
 mod strides;
 mod tensors;
 mod training;

@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from data import Text, digest, integers, numbers, one_pass
 from derivatives import derivative
 from gpt import CONFIGS, VOCAB, Gpt, adamw
+from mixers import recurrence, score
 from tail import mlp, open_tail
 
 KIND = sys.argv[1]
@@ -179,7 +180,7 @@ def open_work(op, *words):
     if op in ("cross_entropy", "head_loss"):
         return {"cross_entropy": cross_entropy, "head_loss": head_loss}[op](*words[1:])
     others = {"embedding": embedding, "tiny": tiny, "adamw": optimizer_step, "grad_norm": grad_norm}
-    others |= {"generate": generate, "derivative": derivative}
+    others |= {"generate": generate, "derivative": derivative, "recurrence": recurrence, "score": score}
     return others[op](*words) if op in others else None
 
 

@@ -22,6 +22,7 @@
 //! | compute attention of given queries, keys and values | [`attend`], or [`attend_all`] for its weights |
 //! | say which keys a query attends to | [`Mask`], combined by `&`, <code>\|</code> and `!` |
 //! | add to scores by position | [`Bias`] |
+//! | change scores by a formula with learned operands | [`Rule`] |
 //! | replace `nn.MultiheadAttention` of PyTorch | [`MultiHeadAttention`], whose state dict it loads |
 //! | build a decoder as GPT-2's | [`CausalSelfAttention`](crate::CausalSelfAttention) |
 //! | build a decoder as Llama's | [`Projections`] with rotary positions and fewer key heads |
@@ -38,8 +39,9 @@ mod variants;
 #[doc(hidden)]
 pub use engine::observe;
 pub use engine::{
-    Align, At, Attended, Bias, Buckets, Capture, Mask, Normalizer, Path, Sink, Spec, alibi_slopes,
-    attend, attend_all, attend_packed, attend_with_lse,
+    Align, At, Attended, Bias, Buckets, Capture, Mask, Normalizer, PairPositions, Path, Rule,
+    ScoreOperand, ScoreRule, Sink, Spec, alibi_slopes, attend, attend_all, attend_packed,
+    attend_with_lse,
 };
 pub use parts::cache::KvCache;
 pub(crate) use parts::heads::{SplitHeads, join_heads};

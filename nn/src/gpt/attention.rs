@@ -1,6 +1,6 @@
 //! Attention in a model: the trait, and variants as its implementations.
 
-use crate::attention::{Bias, Buckets, Capture, Incremental, Mask, Past, Spec};
+use crate::attention::{Bias, Buckets, Capture, Incremental, Mask, Past, Rule, Spec};
 use crate::dropout::Dropout;
 use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
@@ -144,9 +144,7 @@ impl<T: Real> Scores<T> {
         match &self.bias {
             ScoreBias::None => spec,
             ScoreBias::Alibi(heads) => spec.bias(Bias::alibi(*heads)),
-            ScoreBias::T5(table, buckets) => {
-                spec.bias(Bias::Buckets { table: table.to_var(), buckets: *buckets })
-            }
+            ScoreBias::T5(table, buckets) => spec.rule(Rule::buckets(table.to_var(), *buckets)),
         }
     }
 }

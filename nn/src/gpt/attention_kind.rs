@@ -172,6 +172,11 @@ kinds! {
     BigBird "bigbird" "2007.14062" ALL, "neighbouring, global and random blocks of keys";
     ChunkedLocal "chunked-local" "" ALL, "attention within chunks of the sequence (Llama 4)";
     Alibi "alibi" "2108.12409" POSITIONED, "a penalty per head, linear in the distance";
+    AlibiLearned "alibi-learned" "2108.12409" POSITIONED, "a learned penalty per head, linear in the distance";
+    Forgetting "forgetting" "2503.02130" POSITIONED, "a forget gate per head and token takes from the scores of earlier keys";
+    Cope "cope" "2405.18719" POSITIONED, "positions that count tokens with gates, as the query sees them";
+    Gaussian "gaussian" "1810.10182" ALL, "a Gaussian window whose centre and width each query chooses";
+    Temperature "temperature" "" ALL, "a learned factor of the scores of each head";
     T5 "t5" "1910.10683" Support { has_positions: true, ..OWN_PROJECTIONS },
         "a learned bias per head and distance bucket, unscaled scores";
     Shaw "shaw" "1803.02155" RELATIVE, "learned vectors of relative positions, added to keys and values";

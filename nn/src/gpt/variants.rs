@@ -122,6 +122,22 @@ impl Builder<'_> {
                 self.cached(ChunkedLocalAttention::new(p(rng), (context / 4).max(1)), rng)
             }
             Kind::Alibi => self.cached(AlibiAttention::causal(p(rng)), rng),
+            Kind::AlibiLearned => self.scored(p(rng), LearnedSlopes::new(heads), rng),
+            Kind::Forgetting => {
+                let (p, gates) = (p(rng), ForgetGates::new(width, heads, rng));
+                self.scored(p, gates, rng)
+            }
+            Kind::Cope => {
+                let positions = context.min(64);
+                let rule = ContextualPositions::new(self.config.head_sizes(), positions);
+                self.scored(p(rng), rule, rng)
+            }
+            Kind::Gaussian => {
+                let p = p(rng);
+                let windows = GaussianWindows::new(self.config.head_sizes(), rng);
+                self.scored(p, windows, rng)
+            }
+            Kind::Temperature => self.scored(p(rng), LearnedTemperature::new(heads), rng),
             Kind::T5 => {
                 let mut m = T5Attention::decoder(width, heads, rng);
                 m.dropout = Dropout::new(dropout);
@@ -210,6 +226,16 @@ impl Builder<'_> {
         let is_bias = matches!(c.positions, Positions::Alibi | Positions::T5 | Positions::Rope(_));
         let plain = c.key_heads.is_none() && c.head_width.is_none() && !c.qk_norm;
         plain && !is_bias && c.window(self.layer).is_none() && c.names == Names::Gpt2
+    }
+
+    /// Attention whose scores follow a learned rule.
+    fn scored<T: Real, R: LearnedRule<T> + 'static>(
+        &self,
+        projections: Projections<T>,
+        rule: R,
+        rng: &mut Rng,
+    ) -> Attention<T> {
+        self.cached(ScoredAttention::new(projections, rule), rng)
     }
 
     /// An [`Incremental`] variant.

@@ -119,7 +119,7 @@ fn shapes_of_inputs_are_checked() {
 fn parts_of_a_spec_are_checked() {
     let buckets = Buckets { count: 8, max_distance: 16, bidirectional: true };
     let near = Buckets { max_distance: 2, ..buckets };
-    let table = |shape: &[usize], buckets| Bias::Buckets { table: x(shape), buckets };
+    let table = |shape: &[usize], buckets| Rule::buckets(x(shape), buckets);
     let few = "8 buckets require a max_distance above 2, got 2";
     let later = |mask| qkv(Spec::from(mask).align(Align::Offset(2)));
     // With memory keys, too.
@@ -133,8 +133,11 @@ fn parts_of_a_spec_are_checked() {
         memory.forward(&q, &alibi, &mut eval()) => "3 slopes, 2 heads";
         qkv(s().bias(Bias::Additive(x(&[5, 4])))) => "[5, 4] does not broadcast to [1, 2, 5, 5]";
         qkv(s().mask(Mask::by_head(vec![Mask::full()]))) => "masks for 1 heads, of 2";
-        qkv(s().bias(table(&[8, 2], buckets))) => "a table of buckets must be [2, 8], got [8, 2]";
-        qkv(s().bias(table(&[2, 8], near))) => few;
+        table(&[8, 2], buckets) => "a table of 8 buckets must be [H, 8], got [8, 2]";
+        qkv(s().rule(table(&[3, 8], buckets))) => "bias: s + a: values [3, 8] by Distance for 1 sequences, 2 heads";
+        qkv(s().rule(Rule::slopes(x(&[3])))) => "slope of distance: s − a · |i − j|: values [3] by Head";
+        qkv(s().rule(Rule::gaussian(x(&[5]), x(&[2, 4])))) => "values [2, 4] by Query";
+        table(&[2, 8], near) => few;
         T5Attention::<f64>::with_buckets(4, 2, near, &mut rng()) => few;
         SparsePattern::Fixed { stride: 3, summary: 4 }.far() => "a summary of 4 in blocks of 3";
         Mask::dilated(0) => "a dilation must be at least 1, got 0";
@@ -174,7 +177,6 @@ fn parts_of_the_variant_are_rejected_in_the_spec() {
     let top = || s().align(Align::Offset(1));
     let luong = LuongAttention::new(LuongDot, 8, 8, r);
     let xl = TransformerXlAttention::new(p(), r);
-    let shaw = ShawAttention::new(p(), 2, r);
     let top_k = NormalizedAttention::new(p(), Normalizer::TopK(2));
     let linear = NormalizedAttention::new(p(), Normalizer::Linear);
     let no_linear = "the normalizer Linear cannot be combined with a scale, softcap, bias or mix";
@@ -196,8 +198,6 @@ fn parts_of_the_variant_are_rejected_in_the_spec() {
         linear.forward(&x, s().scale(1.0), &mut pass()) => no_linear;
         linear.forward(&x, s().softcap(1.0), &mut pass()) => no_linear;
         linear.forward(&x, s().bias(Bias::alibi(2)), &mut pass()) => no_linear;
-        shaw.attend(&x, s().path(Path::Tiled), &mut pass()) =>
-            "the tiled path cannot: weights are requested";
     }
     assert_panics("the tiled path cannot: a variant adds to the scores", || {
         luong.context(&x, &x, s().path(Path::Tiled))

@@ -31,6 +31,7 @@ mod param;
 mod positions_and_axes;
 mod recompute;
 mod schedule;
+mod score_rules;
 mod state;
 mod state_map;
 mod text;

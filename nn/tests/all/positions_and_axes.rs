@@ -70,7 +70,7 @@ fn positions_of_each_sequence_agree_with_sequences_by_themselves() {
         }),
         ("a tensor", &|n| Spec::from(Mask::causal() & Mask::keep(&of(n, &dense)))),
         ("ALiBi", &|_| Spec::new().causal().bias(Bias::alibi(2))),
-        ("T5", &|_| Spec::new().causal().bias(Bias::Buckets { table: table.clone(), buckets })),
+        ("T5", &|_| Spec::new().causal().rule(Rule::buckets(table.clone(), buckets))),
         ("a function", &|_| {
             Spec::from(Mask::from_fn("near", |at| at.query - 3 <= at.key as isize))
         }),

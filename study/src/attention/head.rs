@@ -19,6 +19,8 @@ const LARGEST: usize = 16;
 pub struct HeadMap {
     mask: PairMask,
     patterns: PatternSums,
+    /// The largest absolute weight, of weights with signs.
+    scale: Option<f64>,
     rows: usize,
     weights: Layout,
     /// The gradients of the loss by the weights that are kept.
@@ -43,6 +45,12 @@ struct Layout {
 fn byte(w: f64) -> u8 {
     // A NaN becomes 0.
     (255.0 * w.clamp(0.0, 1.0).sqrt()).round() as u8
+}
+
+/// A number from -1 to 1 in one byte.
+fn signed_byte(x: f64) -> u8 {
+    let part = if x.is_finite() { x.signum() * x.abs().sqrt() } else { 0.0 };
+    (128.0 + 127.0 * part).round() as u8
 }
 
 /// The weight of a byte.
@@ -71,7 +79,27 @@ impl HeadMap {
         let most = (mask.keys() > ALL).then_some(LARGEST);
         let weights = Layout { most, keys: Vec::new(), bytes: Vec::new(), rest: Vec::new() };
         let patterns = PatternSums::new(tokens);
-        HeadMap { mask, patterns, rows: 0, weights, gradient: Vec::new(), loss_without: None }
+        let (scale, gradient) = (None, Vec::new());
+        HeadMap { mask, patterns, scale, rows: 0, weights, gradient, loss_without: None }
+    }
+
+    /// A head whose weights have signs and absolute values up to `scale`: the equivalent weights of a recurrence. A
+    /// weight `w` is kept as `128 + 127 sign(w) √(|w| / scale)`, and patterns are those of the shares `|w| / Σ |w|`.
+    ///
+    /// # Panics
+    /// If there are more than 65,536 keys.
+    ///
+    /// ```
+    /// use retrograd::study::attention::{HeadMap, PairMask};
+    /// let mask = PairMask::new([2, 2], |query, key| key <= query, "+", 64);
+    /// let mut head = HeadMap::signed(mask, Some(&[3, 5]), 3.0);
+    /// head.push(&[1.0, 0.0], None);
+    /// head.push(&[-3.0, 1.0], None);
+    /// assert_eq!(head.patterns().previous, Some(0.75));
+    /// ```
+    #[track_caller]
+    pub fn signed(mask: PairMask, tokens: Option<&[i64]>, scale: f64) -> HeadMap {
+        HeadMap { scale: Some(scale), ..HeadMap::new(mask, tokens) }
     }
 
     /// Adds the weights of the next query to all keys, and the gradients of the loss by them.
@@ -88,17 +116,28 @@ impl HeadMap {
             row.len(),
             gradient.map(<[f64]>::len)
         );
-        self.patterns.add(i, row, &self.mask);
+        let sizes: Vec<f64>;
+        let shares = match self.scale {
+            None => row,
+            Some(_) => {
+                let all: f64 = self.mask.visible(i).map(|j| row[j].abs()).sum();
+                sizes = row.iter().map(|w| w.abs() / if all > 0.0 { all } else { 1.0 }).collect();
+                &sizes
+            }
+        };
+        self.patterns.add(i, shares, &self.mask);
         self.rows += 1;
         let mut kept: Vec<usize> = self.mask.visible(i).collect();
         if let Some(most) = self.weights.most {
-            keep_largest(&mut kept, most, |&j| row[j]);
-            let all: f64 = self.mask.visible(i).map(|j| row[j]).sum();
-            let largest: f64 = kept.iter().map(|&j| row[j]).sum();
+            keep_largest(&mut kept, most, |&j| shares[j]);
+            let all: f64 = self.mask.visible(i).map(|j| shares[j]).sum();
+            let largest: f64 = kept.iter().map(|&j| shares[j]).sum();
             self.weights.rest.push(byte(all - largest));
             self.weights.keys.extend(kept.iter().map(|&j| j as u16));
         }
-        self.weights.bytes.extend(kept.iter().map(|&j| byte(row[j])));
+        let scale = self.scale;
+        let in_byte = |w: f64| scale.map_or_else(|| byte(w), |scale| signed_byte(w / scale));
+        self.weights.bytes.extend(kept.iter().map(|&j| in_byte(row[j])));
         if let Some(gradient) = gradient {
             self.gradient.extend(kept.iter().map(|&j| gradient[j] as f32));
         }
@@ -142,6 +181,7 @@ impl HeadMap {
         HeadData {
             mask,
             weights: encode(&weights.bytes),
+            scale: self.scale,
             links,
             gradient,
             patterns: self.patterns(),
@@ -163,9 +203,17 @@ impl HeadMap {
             let bytes = &self.weights.bytes[start..start + n];
             let before = self.weights.rest.get(i).map_or(0.0, |&rest| weight(rest));
             let mut kept: Vec<usize> = (0..n).collect();
-            keep_largest(&mut kept, most, |&at| f64::from(bytes[at]));
-            let sum =
-                |at: &mut dyn Iterator<Item = usize>| at.map(|at| weight(bytes[at])).sum::<f64>();
+            // Of weights with signs, the absolute values.
+            let magnitude = |at: usize| match self.scale {
+                None => bytes[at],
+                Some(_) => bytes[at].abs_diff(128),
+            };
+            keep_largest(&mut kept, most, |&at| f64::from(magnitude(at)));
+            let all: f64 = (0..n).map(|at| weight(magnitude(at))).sum();
+            let parts = if self.scale.is_some() && all > 0.0 { (1.0 - before) / all } else { 1.0 };
+            let sum = |at: &mut dyn Iterator<Item = usize>| {
+                parts * at.map(|at| weight(magnitude(at))).sum::<f64>()
+            };
             let rest = before + sum(&mut (0..n)) - sum(&mut kept.iter().copied());
             out.rest.push(byte(rest));
             out.keys.extend(kept.iter().map(|&at| keys[at]));
@@ -192,6 +240,9 @@ pub(super) struct HeadData {
     mask: usize,
     /// `round(255 √w)` of each pair that is kept, by query and by key.
     weights: String,
+    /// The largest absolute weight, if weights have signs: then bytes are as those of gradients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scale: Option<f64>,
     /// The keys of these pairs, if they are not all that attend.
     #[serde(skip_serializing_if = "Option::is_none")]
     links: Option<LinksData>,
@@ -223,11 +274,7 @@ impl GradientData {
     fn of(values: &[f32]) -> Self {
         let finite = values.iter().filter(|g| g.is_finite());
         let scale = finite.fold(0.0f64, |most, g| most.max(f64::from(g.abs())));
-        let byte = |&g: &f32| {
-            let g = f64::from(g) / if scale > 0.0 { scale } else { 1.0 };
-            let part = if g.is_finite() { g.signum() * g.abs().sqrt() } else { 0.0 };
-            (128.0 + 127.0 * part).round() as u8
-        };
+        let byte = |&g: &f32| signed_byte(f64::from(g) / if scale > 0.0 { scale } else { 1.0 });
         GradientData { scale, bytes: encode(&values.iter().map(byte).collect::<Vec<_>>()) }
     }
 }

@@ -7,11 +7,13 @@ mod head;
 mod pairs;
 mod patterns;
 mod scores;
+mod state;
 
 pub use head::HeadMap;
 pub use pairs::PairMask;
 pub use patterns::Patterns;
 pub use scores::{AddedPart, AddedTo, ScoreNormalizer, ScoreParts};
+pub use state::StateParts;
 
 use crate::Page;
 use head::HeadData;
@@ -58,6 +60,8 @@ pub struct AttentionLayer {
     pub heads: Vec<HeadMap>,
     /// Queries and keys.
     pub scores: Option<ScoreParts>,
+    /// The state over time, of a recurrence.
+    pub state: Option<StateParts>,
     /// What is to be said of this layer: why it has no weights, or what was left out.
     pub notes: Vec<String>,
 }
@@ -94,7 +98,7 @@ pub struct AttentionLook {
 /// let text = page.text(AttentionText { name: "two words".into(), sequences, prompt: None, pair: None });
 /// let layer = AttentionLayer {
 ///     name: "attn".into(), kind: "Attention".into(), sequences: [0, 0], parts: "".into(),
-///     heads: vec![head], scores: None, notes: vec![],
+///     heads: vec![head], scores: None, state: None, notes: vec![],
 /// };
 /// page.look(AttentionLook { snapshot: "now".into(), text, loss: None, layers: vec![layer], notes: vec![] });
 /// assert!(page.html().contains("two"));
@@ -328,6 +332,7 @@ impl AttentionLayer {
             parts: &self.parts,
             heads,
             scores,
+            state: self.state.as_ref(),
             notes: &self.notes,
         }
     }
@@ -373,5 +378,7 @@ struct LayerData<'a> {
     heads: Vec<HeadData>,
     #[serde(skip_serializing_if = "Option::is_none")]
     scores: Option<Cow<'a, ScoreParts>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'a StateParts>,
     notes: &'a [String],
 }

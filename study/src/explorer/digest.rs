@@ -107,7 +107,7 @@ pub(super) fn default_pair<T: Real>(
     Some((query, key))
 }
 
-fn doubles<T: Real>(x: &Tensor<T>) -> Vec<f64> {
+pub(super) fn doubles<T: Real>(x: &Tensor<T>) -> Vec<f64> {
     x.to_vec().into_iter().map(|x| x.to_f64()).collect()
 }
 

@@ -10,6 +10,8 @@ pub(super) struct Found {
     pub module: ModulePath,
     /// The calls, by their place; none if the module computes attention without the engine.
     pub calls: Vec<usize>,
+    /// The place of its recurrence, if it has a state.
+    pub state: Option<usize>,
     /// The place of its beginning.
     pub start: usize,
 }
@@ -39,14 +41,17 @@ pub(super) fn layers<T: Real>(observed: &Observed<T>) -> Vec<Found> {
         match found.iter_mut().find(|(n, s, _)| *n == places && *s == size && owner.is_some()) {
             Some((.., layer)) => layer.calls.push(place),
             None => {
-                let layer = Found { module, calls: vec![place], start: seen.place };
+                let layer = Found { module, calls: vec![place], state: None, start: seen.place };
                 found.push((places, size, layer));
             }
         }
     }
     let has_calls = |m: &Called| observed.calls.iter().any(|seen| m.places.contains(&seen.place));
-    let silent: Vec<&Called> =
-        modules.iter().filter(|m| is_attention(m) && !has_calls(m)).collect();
+    let state_of =
+        |m: &Called| observed.states.iter().position(|(_, place)| m.places.contains(place));
+    // The modules around a layer contain others, too.
+    let is_silent = |m: &&Called| is_attention(m) && !has_calls(m);
+    let silent: Vec<&Called> = modules.iter().filter(is_silent).collect();
     for m in &silent {
         let inside = |other: &&&Called| {
             other.module.path != m.module.path
@@ -55,7 +60,7 @@ pub(super) fn layers<T: Real>(observed: &Observed<T>) -> Vec<Found> {
         };
         if silent.iter().find(inside).is_none() {
             let (module, start) = (m.module.clone(), m.places.start);
-            let layer = Found { module, calls: Vec::new(), start };
+            let layer = Found { module, calls: Vec::new(), state: state_of(m), start };
             found.push((m.places.clone(), [0; 2], layer));
         }
     }

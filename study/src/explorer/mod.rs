@@ -2,6 +2,7 @@
 
 mod digest;
 mod layers;
+mod states;
 mod tap;
 mod text;
 
@@ -14,6 +15,7 @@ use retrograd_autograd::{Var, no_grad, with_grad_enabled};
 use retrograd_nn::{Gpt, Module, Pass};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::{Real, Tensor};
+use states::digest_state;
 use tap::{Experiment, Observed, observe};
 
 /// A text, its place on the page, and the pair that is shown first.
@@ -233,8 +235,24 @@ fn layer_of<T: Real>(
         parts: String::new(),
         heads: Vec::new(),
         scores: None,
+        state: None,
         notes: Vec::new(),
     };
+    if let Some(state) = layer.state {
+        let (call, _) = &observed.states[state];
+        let length = call.recurrence.k.size(2);
+        let found = text.sequences_of(&layer.module.path, length, length);
+        shown.sequences = found.map(|s| s.unwrap_or(0));
+        let tokens = found[0].is_some().then(|| text.identities(shown.sequences[0]));
+        let (heads, state) = digest_state(call, tokens.as_deref());
+        (shown.heads, shown.state) = (heads, Some(state));
+        shown.notes.push(
+            "It has a state and no weights. Shown are the equivalent weights: by how much the value of a \
+             token is multiplied in the output of another one. They may be negative."
+                .into(),
+        );
+        return shown;
+    }
     let Some(&first) = layer.calls.first() else {
         shown.notes.push(
             "It computes no matrix of weights with the attention engine, so there is nothing to show."

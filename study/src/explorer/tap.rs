@@ -5,7 +5,9 @@ use crate::locked::locked;
 use crate::record::{ModuleNames, ModulePath, Modules, Threads};
 use retrograd_autograd::Var;
 use retrograd_nn::Module;
-use retrograd_nn::attention::observe::{AttentionCall, AttentionEvent, Change, Rotation};
+use retrograd_nn::attention::observe::{
+    AttentionCall, AttentionEvent, Change, Rotation, StateCall,
+};
 use retrograd_tensor::observe::{Event, Observer};
 use retrograd_tensor::settings::with_observer;
 use retrograd_tensor::{Real, Tensor};
@@ -43,6 +45,8 @@ pub(super) enum Experiment {
 pub(super) struct Observed<T: Real> {
     /// The calls, in order.
     pub calls: Vec<Seen<T>>,
+    /// Recurrences, with their places.
+    pub states: Vec<(StateCall<T>, usize)>,
     /// The calls of modules, in the order in which they ended.
     pub modules: Vec<Called>,
     /// Queries or keys before and after rotary positions were applied.
@@ -53,8 +57,8 @@ pub(super) struct Observed<T: Real> {
 
 impl<T: Real> Default for Observed<T> {
     fn default() -> Self {
-        let (calls, modules) = (Vec::new(), Vec::new());
-        Observed { calls, modules, rotations: Vec::new(), weights: Vec::new() }
+        let (calls, states, modules) = (Vec::new(), Vec::new(), Vec::new());
+        Observed { calls, states, modules, rotations: Vec::new(), weights: Vec::new() }
     }
 }
 
@@ -113,6 +117,14 @@ impl<T: Real> Observer for Tap<T> {
             Event::Other(any) if !state.threads.is_in_shard() => {
                 if let Some(event) = any.downcast_ref::<AttentionEvent<T>>() {
                     state.attention(event, self.experiment);
+                } else if let Some(StateCall { recurrence, state: before }) =
+                    any.downcast_ref::<StateCall<T>>()
+                {
+                    state.last += 1;
+                    let (recurrence, before) = (recurrence.clone(), before.clone());
+                    let call = StateCall { recurrence, state: before };
+                    let place = state.last;
+                    state.observed.states.push((call, place));
                 } else if let Some(Rotation { before, after }) = any.downcast_ref::<Rotation<T>>() {
                     state.observed.rotations.push([before.clone(), after.clone()]);
                 }

@@ -32,6 +32,7 @@ fn on_page(head: HeadMap, limit: usize) -> Value {
         parts: "".into(),
         heads: vec![head],
         scores: None,
+        state: None,
         notes: vec![],
     };
     let text = page.text(text);

@@ -66,7 +66,15 @@ fn kept(page: &Value, head: &Value) -> Vec<Vec<usize>> {
 
 /// The weights of a head that are kept: query, key, weight.
 fn weights(page: &Value, head: &Value) -> Vec<(usize, usize, f64)> {
-    let values = bytes(&head["weights"]).into_iter().map(|b| (f64::from(b) / 255.0).powi(2));
+    let scale = head.get("scale").and_then(Value::as_f64);
+    let value = |b: u8| match scale {
+        None => (f64::from(b) / 255.0).powi(2),
+        Some(scale) => {
+            let x = (f64::from(b) - 128.0) / 127.0;
+            scale * x * x.abs()
+        }
+    };
+    let values = bytes(&head["weights"]).into_iter().map(value);
     let rows = kept(page, head).into_iter().enumerate();
     let pairs: Vec<(usize, usize)> =
         rows.flat_map(|(i, row)| row.into_iter().map(move |j| (i, j))).collect();
@@ -171,7 +179,7 @@ fn weights_and_scores_are_those_of_the_model() {
         let is_rule = kind.has_state();
         for (layer, map) in layers.iter().zip(&maps) {
             let heads = list(&layer["heads"]);
-            assert_eq!(heads.len(), if is_rule { 0 } else { map.size(1) }, "{kind}");
+            assert_eq!(heads.len(), map.size(1), "{kind}");
             // Words, and the name of a variant: no text of a Rust value or of a part of a layer.
             let type_name = layer["kind"].as_str().unwrap();
             assert!(
@@ -195,8 +203,13 @@ fn weights_and_scores_are_those_of_the_model() {
                         continue; // a learned key, which the maps do not have
                     }
                     let exact = left[i * LENGTH + j];
-                    assert!((w - exact).abs() <= 1.0 / 255.0, "{kind}: {w}, not {exact}");
+                    let scale = head.get("scale").map_or(1.0, |scale| scale.as_f64().unwrap());
+                    let most = if is_rule { scale / 100.0 } else { 1.0 / 255.0 };
+                    assert!((w - exact).abs() <= most, "{kind}: {w}, not {exact}");
                     left[i * LENGTH + j] = 0.0;
+                    if is_rule {
+                        continue;
+                    }
                     let (_, computed) =
                         weight_of_score(layer, h, i, j).expect("all pairs have scores");
                     let difference = (computed - exact).abs();
@@ -209,12 +222,38 @@ fn weights_and_scores_are_those_of_the_model() {
                     AttentionKind::Sigmoid => {}
                     _ => assert!((sum - 1.0).abs() < 1e-9, "{kind}: rows sum to {sum}"),
                 }
-                assert!(sums.iter().all(|&s| s < 1.2 || kind == AttentionKind::Sigmoid), "{kind}");
+                assert!(
+                    sums.iter().all(|&s| s < 1.2 || is_rule || kind == AttentionKind::Sigmoid),
+                    "{kind}"
+                );
             }
         }
     }
     silent.dedup();
     assert_eq!(silent, ["renormalized", "linear"]);
+}
+
+/// The norms of a state and its decays, and weights with signs.
+#[test]
+fn states_are_those_of_the_recurrence() {
+    let model = sharp::<f64>(config(AttentionKind::GatedDeltaNet));
+    let page = explored(&model, LENGTH);
+    let layer = &page["looks"][0]["layers"][1];
+    let state = &layer["state"];
+    assert_eq!(state["rows"], 4);
+    for h in 0..4 {
+        let head = &layer["heads"][h];
+        let all = weights(&page, head);
+        assert!(all.iter().any(|(.., w)| *w < 0.0), "no weight is negative");
+        let [norms, decays] = ["norms", "decays"].map(|name| bytes(&state[name][h]));
+        assert_eq!([norms.len(), decays.len()], [4 * LENGTH; 2]);
+        assert_eq!(*norms.iter().max().unwrap(), 255);
+        // A decay of a head is that of all its rows.
+        assert!(decays.chunks(4).all(|rows| rows.iter().all(|d| *d == rows[0] && *d > 0)));
+    }
+    assert!(page["looks"][0]["layers"][0]["notes"][0].as_str().unwrap().contains("no weights"));
+    let plain = explored(&sharp(config(AttentionKind::DeltaNet)), LENGTH);
+    assert!(list(&plain["looks"][0]["layers"][0]["state"]["decays"]).is_empty());
 }
 
 /// With rotary positions, products before the rotation are on the page, too: those of the projections.

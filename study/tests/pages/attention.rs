@@ -110,6 +110,7 @@ fn layer(
             thresholds: None,
             sinks: Some(sinks),
         }),
+        state: None,
         notes: vec![],
     }
 }

@@ -147,6 +147,12 @@ impl<T: Float, A: Algebra<T>> Expr<T, A> {
         Expr { algebra, value }
     }
 
+    /// The algebra.
+    #[inline(always)]
+    pub fn algebra(self) -> A {
+        self.algebra
+    }
+
     /// The value in the algebra.
     #[inline(always)]
     pub fn value(self) -> A::V {

@@ -11,10 +11,16 @@ const IGNORED: i64 = -100;
 pub enum Task {
     /// A random sequence, a separator, and the sequence again.
     Copy,
+    /// The same; held-out sequences are twice as long as those to train on.
+    Longer,
     /// Pairs of a key and a value, then the keys in another order: each value is to be recalled.
     Recall,
+    /// More pairs than a head has channels, then some of the keys.
+    Many,
     /// Random tokens, among them a mark and the token after it; at the end the mark again.
     Induction,
+    /// A ball under one of three cups, and swaps of two cups: after each swap, where the ball is.
+    Track,
     /// Random numbers, a separator, and the numbers in ascending order.
     Sort,
     /// Text, character by character.
@@ -28,6 +34,12 @@ const SEPARATOR: i64 = SYMBOLS as i64;
 const COPIED: usize = 12;
 /// Pairs of a key and a value.
 const PAIRS: usize = 8;
+/// Pairs of the task of many, whose heads have 16 channels, and the values that are asked for.
+const MANY: usize = 32;
+const ASKED: usize = 8;
+/// Cups, which have as many swaps of two.
+const CUPS: usize = 3;
+const SWAPS: usize = 32;
 /// Tokens before the mark is repeated.
 const HAYSTACK: usize = 30;
 /// Numbers that are sorted.
@@ -52,7 +64,16 @@ impl Text {
 }
 
 impl Task {
-    pub const ALL: [Task; 5] = [Task::Copy, Task::Recall, Task::Induction, Task::Sort, Task::Text];
+    pub const ALL: [Task; 8] = [
+        Task::Copy,
+        Task::Longer,
+        Task::Recall,
+        Task::Many,
+        Task::Induction,
+        Task::Track,
+        Task::Sort,
+        Task::Text,
+    ];
 
     pub fn name(self) -> String {
         format!("{self:?}").to_lowercase()
@@ -61,6 +82,9 @@ impl Task {
     pub fn context(self) -> usize {
         match self {
             Task::Copy => 2 * COPIED,
+            Task::Longer => 4 * COPIED,
+            Task::Many => 2 * (MANY + ASKED) - 1,
+            Task::Track => SWAPS,
             Task::Recall => 4 * PAIRS - 1,
             Task::Induction => HAYSTACK + 1,
             Task::Sort => 2 * SORTED,
@@ -71,6 +95,7 @@ impl Task {
     pub fn vocab(self, text: &Text) -> usize {
         match self {
             Task::Text => text.vocab,
+            Task::Many => MANY + SYMBOLS,
             _ => SYMBOLS + 1,
         }
     }
@@ -79,10 +104,9 @@ impl Task {
     pub fn batch(self, size: usize, text: &Text, held_out: bool, rng: &mut Rng) -> Batch {
         let (mut tokens, mut targets) = (Vec::new(), Vec::new());
         for _ in 0..size {
-            let (sequence, counted) = self.sequence(text, held_out, rng);
-            for i in 0..sequence.len() - 1 {
-                tokens.push(sequence[i]);
-                targets.push(if counted(i + 1) { sequence[i + 1] } else { IGNORED });
+            for (token, target) in self.sequence(text, held_out, rng) {
+                tokens.push(token);
+                targets.push(target);
             }
         }
         let length = tokens.len() / size;
@@ -90,56 +114,69 @@ impl Task {
         Batch { tokens: tensor(tokens), targets: tensor(targets) }
     }
 
-    /// A sequence, and which of its tokens are to be predicted.
-    fn sequence(
-        self,
-        text: &Text,
-        held_out: bool,
-        rng: &mut Rng,
-    ) -> (Vec<i64>, Box<dyn Fn(usize) -> bool>) {
+    /// The tokens of a sequence, each with its target.
+    fn sequence(self, text: &Text, held_out: bool, rng: &mut Rng) -> Vec<(i64, i64)> {
         let random = |n: usize, rng: &mut Rng| -> Vec<i64> {
             (0..n).map(|_| rng.below(SYMBOLS) as i64).collect()
         };
         match self {
-            Task::Copy => {
-                let symbols = random(COPIED, rng);
-                let sequence = [&symbols[..], &[SEPARATOR], &symbols].concat();
-                (sequence, Box::new(|i| i > COPIED))
+            Task::Copy | Task::Longer => {
+                let n = if self == Task::Longer && held_out { 2 * COPIED } else { COPIED };
+                let symbols = random(n, rng);
+                next(&[&symbols[..], &[SEPARATOR], &symbols].concat(), |i| i > n)
             }
             Task::Sort => {
                 let mut numbers = random(SORTED, rng);
                 let mut sequence = [&numbers[..], &[SEPARATOR]].concat();
                 numbers.sort_unstable();
                 sequence.extend(numbers);
-                (sequence, Box::new(|i| i > SORTED))
+                next(&sequence, |i| i > SORTED)
             }
-            Task::Recall => {
-                // Half of the symbols are keys, half are values.
-                let half = SYMBOLS / 2;
-                let order = |rng: &mut Rng| Tensor::<i64>::randperm(half, rng).to_vec();
-                let (keys, queries) = (order(rng), order(rng));
-                let values: Vec<i64> = (0..half).map(|_| (half + rng.below(half)) as i64).collect();
-                let value = |key: i64| values[key as usize];
-                let pairs = |keys: &[i64]| -> Vec<i64> {
-                    keys.iter().flat_map(|&key| [key, value(key)]).collect()
-                };
-                let mut sequence = pairs(&keys);
-                sequence.extend(pairs(&queries));
-                (sequence, Box::new(|i| i >= 2 * PAIRS && i % 2 == 1))
-            }
+            // Half of the symbols are keys, half are values.
+            Task::Recall => recall(PAIRS, PAIRS, SYMBOLS / 2, rng),
+            Task::Many => recall(MANY, ASKED, SYMBOLS, rng),
             Task::Induction => {
                 let mut sequence = random(HAYSTACK, rng);
                 let at = rng.below(HAYSTACK - 1);
                 sequence[at] = SEPARATOR;
                 let after = sequence[at + 1];
                 sequence.extend([SEPARATOR, after]);
-                (sequence, Box::new(|i| i == HAYSTACK + 1))
+                next(&sequence, |i| i == HAYSTACK + 1)
+            }
+            Task::Track => {
+                let mut ball = 0;
+                let swap = |_| {
+                    // The cup that stays where it is.
+                    let fixed = rng.below(CUPS);
+                    if ball != fixed {
+                        ball = CUPS - fixed - ball;
+                    }
+                    (fixed as i64, ball as i64)
+                };
+                (0..SWAPS).map(swap).collect()
             }
             Task::Text => {
                 let part = if held_out { &text.held_out } else { &text.train };
                 let start = rng.below(part.len() - WINDOW);
-                (part[start..=start + WINDOW].to_vec(), Box::new(|_| true))
+                next(&part[start..=start + WINDOW], |_| true)
             }
         }
     }
+}
+
+/// Each token but the last, with the next one as its target if that counts.
+fn next(sequence: &[i64], counts: impl Fn(usize) -> bool) -> Vec<(i64, i64)> {
+    let target = |i: usize| if counts(i) { sequence[i] } else { IGNORED };
+    (1..sequence.len()).map(|i| (sequence[i - 1], target(i))).collect()
+}
+
+/// Pairs of a key and one of `values` values in a random order, then some of the pairs in another order, whose values
+/// are to be recalled.
+fn recall(pairs: usize, asked: usize, values: usize, rng: &mut Rng) -> Vec<(i64, i64)> {
+    let order = |rng: &mut Rng| Tensor::<i64>::randperm(pairs, rng).to_vec();
+    let (keys, queries) = (order(rng), order(rng));
+    let of_keys: Vec<i64> = (0..pairs).map(|_| (pairs + rng.below(values)) as i64).collect();
+    let all = keys.iter().chain(&queries[..asked]);
+    let sequence: Vec<i64> = all.flat_map(|&key| [key, of_keys[key as usize]]).collect();
+    next(&sequence, |i| i >= 2 * pairs && i % 2 == 1)
 }

@@ -117,7 +117,7 @@ pub fn attend_packed<T: Real>(
         )
     })
     .or_panic();
-    if !uses_tiled_path(spec) {
+    if !uses_tiled_path(spec) || !spec.rules.is_empty() {
         let [q, k, v] = tiled::unpack(qkv, heads, key_heads);
         return attend(&q, &k, &v, spec);
     }

@@ -1,4 +1,4 @@
-//! Biases of attention scores: a function of positions, a table, or a tensor.
+//! Biases of attention scores: a function of positions, or a tensor.
 
 use super::mask::{CachedPositions, Sizes};
 use retrograd_autograd::Var;
@@ -16,14 +16,6 @@ pub enum Bias<T: Real = f32> {
     Alibi(Arc<[f64]>),
     /// A tensor broadcast to `[B, H, Lq, Lk]`, with a gradient if it is tracked.
     Additive(Var<T>),
-    /// A learned value per head and bucket of distances, `[H, buckets]`. Raffel et al. 2019
-    /// (arXiv 1910.10683).
-    Buckets {
-        /// The values, `[H, buckets]`.
-        table: Var<T>,
-        /// The map from distances to buckets.
-        buckets: Buckets,
-    },
     /// A function of sequence, head, query position and key position, with a name for printing.
     Function(&'static str, Arc<dyn Fn(At) -> f64 + Send + Sync>),
 }
@@ -55,7 +47,6 @@ impl<T: Real> Bias<T> {
         &self,
         sizes: Sizes,
         cached: Option<CachedPositions>,
-        offset: isize,
     ) -> Result<Bias<T>> {
         let cached = cached.filter(|cached| cached.dropped > 0);
         let per_key = matches!(self, Bias::Additive(x) if x.shape().last().is_some_and(|&n| n > 1));
@@ -66,13 +57,6 @@ impl<T: Real> Bias<T> {
         let Some(cached) = cached else { return Ok(self.clone()) };
         match self {
             Bias::Additive(_) => Ok(self.clone()),
-            Bias::Buckets { .. } => {
-                let index = Tensor::from_fn([sizes.lk], |i| {
-                    cached.to_position(At { batch: 0, head: 0, query: 0, key: i[0] }).key as i64
-                });
-                let all = self.as_var(Sizes { lk: sizes.lk + cached.dropped, ..sizes }, offset);
-                Ok(Bias::Additive(all.index_select(-1, &index)))
-            }
             _ => {
                 let bias = self.clone();
                 let f = move |at: At| bias.as_fn().map_or(0.0, |f| f(cached.to_position(at)));
@@ -82,20 +66,11 @@ impl<T: Real> Bias<T> {
     }
 
     /// The bias where the queries of each sequence are moved by its shift, or all by one.
-    pub(crate) fn shifted(&self, sizes: Sizes, offset: isize, shifts: &Arc<[isize]>) -> Bias<T> {
+    pub(crate) fn shifted(&self, shifts: &Arc<[isize]>) -> Bias<T> {
         let shifts = shifts.clone();
         let shift = move |batch: usize| if shifts.len() == 1 { shifts[0] } else { shifts[batch] };
         match self {
             Bias::Additive(_) => self.clone(),
-            Bias::Buckets { table, buckets } => {
-                let Sizes { batch, heads, lq, lk } = sizes;
-                let index = Tensor::from_fn([batch, lq, lk], |i| {
-                    let query = i[1] as isize + offset + shift(i[0]);
-                    buckets.of(i[2] as isize - query) as i64
-                });
-                let values = table.index_select(1, &index.flatten());
-                Bias::Additive(values.reshape([heads, batch, lq, lk]).transpose(0, 1))
-            }
             _ => {
                 let bias = self.clone();
                 let moved = move |at: At| At { query: at.query + shift(at.batch), ..at };
@@ -117,16 +92,6 @@ impl<T: Real> Bias<T> {
                     )
                 })
             }
-            Bias::Buckets { table, buckets } => {
-                let Buckets { count, .. } = *buckets;
-                require(*table.shape() == [heads, count], "bias", ErrorKind::Mismatch, || {
-                    format!(
-                        "a table of buckets must be [{heads}, {count}], got {:?}",
-                        table.shape()
-                    )
-                })?;
-                buckets.check("bias")
-            }
             Bias::Additive(x) => {
                 let mut axes = x.shape().iter().rev().zip(sizes.iter().rev());
                 let fits = x.rank() <= 4 && axes.all(|(&have, &want)| have == want || have == 1);
@@ -138,8 +103,7 @@ impl<T: Real> Bias<T> {
         }
     }
 
-    /// The bias as a function of a query and a key; `None` for tensors and tables, which may be
-    /// differentiated.
+    /// The bias as a function of a query and a key; `None` for tensors, which may be differentiated.
     pub(crate) fn as_fn(&self) -> Option<impl Fn(At) -> f64 + Sync + '_> {
         match self {
             Bias::Alibi(_) | Bias::Function(..) => Some(|at: At| match self {
@@ -156,13 +120,6 @@ impl<T: Real> Bias<T> {
         let Sizes { batch, heads, lq, lk } = sizes;
         match self {
             Bias::Additive(x) => x.clone(),
-            Bias::Buckets { table, buckets } => {
-                let index = Tensor::from_fn([lq * lk], |i| {
-                    let (query, key) = ((i[0] / lk.max(1)) as isize + offset, i[0] % lk.max(1));
-                    buckets.of(key as isize - query) as i64
-                });
-                table.index_select(1, &index).reshape([heads, lq, lk])
-            }
             _ => {
                 let f = self.as_fn().expect("the other biases are functions");
                 // ALiBi is the same for every sequence.
@@ -246,9 +203,6 @@ impl<T: Real> fmt::Debug for Bias<T> {
         match self {
             Bias::Alibi(slopes) => write!(f, "ALiBi with {} slopes", slopes.len()),
             Bias::Additive(x) => write!(f, "a tensor {:?}", x.shape()),
-            Bias::Buckets { buckets, .. } => {
-                write!(f, "{} learned buckets of distance", buckets.count)
-            }
             Bias::Function(name, _) => write!(f, "function \"{name}\""),
         }
     }

@@ -1,8 +1,10 @@
 //! The composed path: attention in ordinary operations on matrices of all scores.
 
 use super::feature_map::feature_map;
+use super::mask::Sizes;
 use super::operands::Operands;
 use super::product::{mix, scores};
+use super::rule::Places;
 use super::spec::{Normalizer, Spec};
 use retrograd_autograd::Var;
 use retrograd_tensor::observe::{self, KernelCall, Size};
@@ -73,6 +75,13 @@ impl<T: Real> Operands<T> {
         if let Some(products) = &spec.products {
             s = &s + products.reshape(s.shape()) * self.scale();
         }
+        let places = self.places();
+        for rule in &spec.rules {
+            if let Some(products) = rule.products(&places) {
+                let others = self.sizes.lk - places.sizes.lk;
+                s = s + products.pad(-1, 0, others, T::ZERO) * self.scale();
+            }
+        }
         let mut keep = keep.unwrap_or_else(|| Tensor::ones([1, 1, 1, 1]));
         // The masked softmax does not read masked scores. The other operations would propagate a
         // NaN: the slope of a softcap, other normalizers, a mixture of heads. Before each of
@@ -83,6 +92,15 @@ impl<T: Real> Operands<T> {
         }
         for bias in &spec.biases {
             s = s.add(&bias.as_var(self.sizes, self.offset));
+        }
+        if !spec.rules.is_empty() {
+            s = s.masked_fill(&!&keep, T::ZERO);
+            let (mine, lk) = (s.narrow(-1, 0, places.sizes.lk), self.sizes.lk);
+            let of_mine =
+                if keep.size(-1) > 1 { keep.narrow(-1, 0, places.sizes.lk) } else { keep.clone() };
+            let ruled = spec.rules.iter().fold(mine, |s, rule| rule.scores(&s, &of_mine, &places));
+            let others = s.narrow(-1, places.sizes.lk, lk - places.sizes.lk);
+            s = if others.size(-1) > 0 { Var::cat(&[&ruled, &others], -1) } else { ruled };
         }
         if let Some(mix) = &spec.score_mix {
             // A score of -inf counts as masked; it would make every mixture -inf.
@@ -105,7 +123,23 @@ impl<T: Real> Operands<T> {
     /// Weighted sums of the values, `[B, Hq, Lq, Dv]`.
     fn values(&self, weights: &Var<T>) -> Var<T> {
         let w = self.spec.dropout_and_mix(weights);
-        self.ungrouped(&mix(&self.grouped(&w), &self.v.unsqueeze(2)))
+        let y = self.ungrouped(&mix(&self.grouped(&w), &self.v.unsqueeze(2)));
+        let places = self.places();
+        let of_places = w.narrow(-1, 0, places.sizes.lk);
+        let added = self.spec.rules.iter().filter_map(|rule| rule.values(&of_places, &places));
+        added.fold(y, |y, added| y + added)
+    }
+
+    /// The positions of the queries, and of the keys to which rules of scores apply.
+    fn places(&self) -> Places {
+        let starts = self.spec.starts.as_deref().unwrap_or(&[]);
+        let last = starts.iter().copied().max().unwrap_or(0);
+        let shifts = match starts {
+            [] => vec![0],
+            _ => starts.iter().map(|start| start - last).collect(),
+        };
+        let sizes = Sizes { lk: self.spec.rule_keys.unwrap_or(self.sizes.lk), ..self.sizes };
+        Places { sizes, offset: self.offset, shifts, cached: self.spec.cached }
     }
 }
 

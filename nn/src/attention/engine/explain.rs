@@ -48,6 +48,9 @@ impl<T: Real> Spec<T> {
         for bias in &self.biases {
             line(format!("bias        {bias:?}"));
         }
+        for rule in &self.rules {
+            line(format!("rule        {rule:?}"));
+        }
         if self.score_mix.is_some() {
             line("heads       scores are mixed".into());
         }

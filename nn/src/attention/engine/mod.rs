@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `spec.rs` | the parts of a specification, and the order in which they are applied |
 //! | `mask/` | masks: keep(pair), and class(tile): empty, partial or full |
-//! | `bias.rs` | biases of scores: functions of positions, tables, tensors |
+//! | `bias.rs` | biases of scores: functions of positions, tensors |
+//! | `rule.rs` | rules of scores: formulas with learned operands, vectors of relative positions |
+//! | `formulas.rs` | formulas of scores that variants share |
 //! | `attend.rs` | the entry points, and the choice of path |
 //! | `operands.rs` | the operands of a call, checked |
 //! | `composed.rs` | the composed path: ordinary operations on whole matrices of scores |
@@ -28,12 +30,14 @@ mod capture;
 mod composed;
 mod explain;
 pub(crate) mod feature_map;
+mod formulas;
 mod mask;
 mod normalizers;
 pub mod observe;
 mod operands;
 mod plain;
 pub(crate) mod product;
+mod rule;
 mod spec;
 mod tiled;
 
@@ -44,6 +48,7 @@ pub use composed::Attended;
 pub use mask::{Align, Mask};
 pub(crate) use mask::{CachedPositions, Sizes};
 pub(crate) use operands::Operands;
-pub use retrograd_tensor::kernels::attention::At;
+pub use retrograd_tensor::kernels::attention::{At, PairPositions, ScoreRule};
+pub use rule::{Rule, ScoreOperand};
 pub(crate) use spec::Part;
 pub use spec::{Normalizer, Path, Sink, Spec};

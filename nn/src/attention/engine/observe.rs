@@ -7,7 +7,7 @@ use super::mask::Sizes;
 pub use super::operands::Change;
 use super::operands::Operands;
 use super::spec::{Normalizer, Sink, Spec};
-use retrograd_autograd::Var;
+use retrograd_autograd::{Recurrence, Var};
 use retrograd_tensor::kernels::attention::{At, TileMask};
 use retrograd_tensor::observe::{Event, report};
 use retrograd_tensor::{Real, Tensor};
@@ -29,6 +29,29 @@ pub struct Rotation<T: Real> {
     pub before: Tensor<T>,
     /// Afterwards.
     pub after: Tensor<T>,
+}
+
+/// The recurrence of a [`StateRule`](crate::attention::StateRule), on constants. It is an [`Event::Other`], reported
+/// before it is computed.
+pub struct StateCall<T: Real> {
+    /// The vectors of the recurrence.
+    pub recurrence: Recurrence<T>,
+    /// The state before the first token, unless it is 0.
+    pub state: Option<Var<T>>,
+}
+
+/// Reports a recurrence.
+pub(crate) fn stated<T: Real>(of: &Recurrence<T>, state: Option<&Var<T>>) {
+    report(|tell| {
+        let recurrence = Recurrence {
+            q: of.q.detach(),
+            k: of.k.detach(),
+            v: of.v.detach(),
+            decay: of.decay.as_ref().map(Var::detach),
+            low_rank: of.low_rank.as_ref().map(|x| x.each_ref().map(Var::detach)),
+        };
+        tell(&Event::Other(&StateCall { recurrence, state: state.map(Var::detach) }));
+    });
 }
 
 /// A call of attention, on constants.
@@ -146,6 +169,17 @@ impl<T: Real> AttentionCall<T> {
         let of = |x: &Var<T>| x.value().broadcast_to(&shape[..]).select(0, 0);
         let bias =
             |bias: &Bias<T>| (format!("{bias:?}"), of(&bias.as_var(rows.sizes, rows.offset)));
+        // What each rule adds: the scores after it, without those before it.
+        let ruled = |rules: usize| {
+            let mut alone = rows.constant();
+            (alone.spec.score_mix, alone.spec.normalizer) = (None, Normalizer::Softmax);
+            alone.spec.rules.truncate(rules);
+            of(&alone.composed_all().scores)
+        };
+        let rules = rows.spec.rules.iter().enumerate().map(|(i, rule)| {
+            let added = ruled(i + 1) - ruled(i);
+            (format!("{rule:?}"), added.masked_fill(&added.ne(&added), T::ZERO))
+        });
         let unmixed = || {
             let mut alone = rows.constant();
             alone.spec.score_mix = None;
@@ -155,7 +189,7 @@ impl<T: Real> AttentionCall<T> {
             scores: of(&all.scores),
             weights: of(&all.weights),
             products: rows.spec.products.as_ref().map(of),
-            biases: rows.spec.biases.iter().map(bias).collect(),
+            biases: rows.spec.biases.iter().map(bias).chain(rules).collect(),
             unmixed: rows.spec.score_mix.is_some().then(unmixed),
         }
     }

@@ -5,7 +5,7 @@ use super::mask::Sizes;
 use super::spec::{Normalizer, Sink, Spec};
 use retrograd_autograd::Var;
 use retrograd_autograd::observe::saved;
-use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use retrograd_tensor::{Real, Shape, Tensor};
 
 /// The checked operands of a call, with four axes, and the spec, resolved for their sizes.
@@ -49,6 +49,10 @@ impl<T: Real> Operands<T> {
         let (q, k, v) = (four(q), four(k), four(v));
         let sizes = Sizes { batch: q.size(0), heads: q.size(1), lq: q.size(2), lk: k.size(2) };
         let (mask, biases, offset) = spec.resolved(sizes);
+        let of_rules = Sizes { lk: spec.rule_keys.unwrap_or(sizes.lk), ..sizes };
+        for rule in &spec.rules {
+            rule.check(of_rules).map_err(|e| ShapeError { op: "attend", ..e }).or_panic();
+        }
         let resolved = Spec { mask, biases, ..spec.clone() };
         check_spec(&resolved, sizes.heads).or_panic();
         let (key_heads, change) = (k.size(1), Change::None);
@@ -57,7 +61,22 @@ impl<T: Real> Operands<T> {
 
     /// The same call on constants, without a sink.
     pub fn detached(&self) -> Operands<T> {
-        self.with(&self.q.detach(), &self.k.detach(), &self.v.detach(), Sink::None)
+        let call = self.with(&self.q.detach(), &self.k.detach(), &self.v.detach(), Sink::None);
+        call.with_rules(|x| x.detach())
+    }
+
+    /// The same call, whose rules have operands of the shapes that the kernels take.
+    pub fn with_resolved_rules(&self) -> Operands<T> {
+        let mut call = self.with(&self.q, &self.k, &self.v, self.spec.sink.clone());
+        let rules = self.spec.rules.iter().map(|rule| rule.resolved(self.sizes, self.offset));
+        call.spec.rules = rules.collect();
+        call
+    }
+
+    /// The same call with other operands of its rules.
+    pub fn with_rules(self, mut f: impl FnMut(&Var<T>) -> Var<T>) -> Operands<T> {
+        let rules = self.spec.rules.iter().map(|rule| rule.map(&mut f)).collect();
+        Operands { spec: Spec { rules, ..self.spec }, ..self }
     }
 
     /// [`Operands::detached`] for the rule of an operation, which saves the tensors of the mask and of biases.
@@ -85,7 +104,8 @@ impl<T: Real> Operands<T> {
             Sink::Learned(sink) => Sink::Learned(sink.detach()),
             other => other.clone(),
         };
-        self.with(&self.q.detach(), &self.k.detach(), &self.v.detach(), sink)
+        let call = self.with(&self.q.detach(), &self.k.detach(), &self.v.detach(), sink);
+        call.with_rules(|x| x.detach())
     }
 
     /// The same call for `n` of the queries of the first sequence, from query `first` on.
@@ -113,6 +133,7 @@ impl<T: Real> Operands<T> {
                 *x = part(x);
             }
         }
+        call.spec.rules = call.spec.rules.iter().map(|rule| rule.rows(first, n)).collect();
         call
     }
 
@@ -206,6 +227,7 @@ fn check_spec<T: Real>(spec: &Spec<T>, heads: usize) -> Result<()> {
         || spec.softcap.is_some()
         || spec.score_mix.is_some()
         || spec.products.is_some()
+        || !spec.rules.is_empty()
         || !spec.biases.is_empty();
     let linear = spec.normalizer == Normalizer::Linear;
     require(!(linear && changes_scores), op, ErrorKind::Mismatch, || {

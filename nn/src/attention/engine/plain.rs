@@ -10,7 +10,7 @@ use retrograd_tensor::{Real, Tensor};
 /// Whether scores are products of queries and keys alone, and weights their softmax.
 pub(super) fn is_plain<T: Real>(spec: &Spec<T>) -> bool {
     let plain = spec.softcap.is_none() && spec.biases.is_empty() && spec.dropout.is_none();
-    plain && matches!(spec.sink, Sink::None)
+    plain && spec.rules.is_empty() && matches!(spec.sink, Sink::None)
 }
 
 /// A call with its weights `p = exp(q kᵀ · scale − lse)`, which take no softmax since the log-sum-exp was saved.

@@ -3,6 +3,7 @@
 use super::bias::Bias;
 use super::capture::Capture;
 use super::mask::{Align, CachedPositions, Mask, Sizes};
+use super::rule::Rule;
 use crate::dropout::Dropout;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -52,6 +53,9 @@ pub enum Normalizer {
     Linear,
 }
 
+/// The number of operands of rules that the tiled path can have.
+pub(crate) const MAX_OPERANDS: usize = 4;
+
 /// Parts of a spec that some variants set themselves; see [`Spec::reject`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -82,6 +86,7 @@ pub enum Path {
 /// s = scale · q·k            scale 1/√Dk unless given; variants may add to q·k before
 /// s = c · tanh(s / c)        if there is a softcap c
 /// s = s + bias(h, p, j)      for every bias
+/// s = rule(s, p, j)          for every rule, with operands of its own
 /// s = W · s                  over heads, if score heads are mixed; masked scores count as 0
 /// w = normalize(s where mask(p, j), sink)
 /// w = dropout(w)
@@ -114,6 +119,9 @@ pub struct Spec<T: Real = f32> {
     pub(crate) products: Option<Var<T>>,
     pub(crate) softcap: Option<f64>,
     pub(crate) biases: Vec<Bias<T>>,
+    pub(crate) rules: Vec<Rule<T>>,
+    /// The number of keys that rules of scores apply to, if it is not all.
+    pub(crate) rule_keys: Option<usize>,
     pub(crate) score_mix: Option<Var<T>>,
     pub(crate) mask: Mask,
     pub(crate) align: Option<Align>,
@@ -157,6 +165,8 @@ impl<T: Real> Spec<T> {
             products: None,
             softcap: None,
             biases: Vec::new(),
+            rules: Vec::new(),
+            rule_keys: None,
             score_mix: None,
             mask: Mask::full(),
             align: None,
@@ -227,6 +237,12 @@ impl<T: Real> Spec<T> {
     /// Adds a bias to the scores. Several biases are summed.
     pub fn bias(mut self, bias: Bias<T>) -> Self {
         self.biases.push(bias);
+        self
+    }
+
+    /// Adds a rule of scores. Several rules are applied in the order in which they were added.
+    pub fn rule(mut self, rule: Rule<T>) -> Self {
+        self.rules.push(rule);
         self
     }
 
@@ -441,11 +457,11 @@ impl<T: Real> Spec<T> {
         let resolve = || {
             self.check_positions(sizes)?;
             let mask = self.mask.resolved(sizes, self.cached, offset)?;
-            let biases = self.biases.iter().map(|bias| bias.resolved(sizes, self.cached, offset));
+            let biases = self.biases.iter().map(|bias| bias.resolved(sizes, self.cached));
             let biases = biases.collect::<Result<Vec<_>>>()?;
             let Some(starts) = &self.starts else { return Ok((mask, biases, offset)) };
             let shifts = starts.iter().map(|start| start - offset).collect();
-            let biases = biases.iter().map(|bias| bias.shifted(sizes, offset, &shifts));
+            let biases = biases.iter().map(|bias| bias.shifted(&shifts));
             Ok((mask.shifted(&shifts), biases.collect(), offset))
         };
         resolve().map_err(|e| ShapeError { op: "attend", ..e }).or_panic()
@@ -456,6 +472,12 @@ impl<T: Real> Spec<T> {
     #[track_caller]
     pub(crate) fn with_memory(&self, sizes: Sizes, more: usize) -> Spec<T> {
         let lk = sizes.lk;
+        let by_index = self.starts.is_none() && !self.has_gap();
+        require(self.rules.is_empty() || by_index, "attend", ErrorKind::Mismatch, || {
+            "memory, with a rule of positions by sequence or of a cache that has dropped keys"
+                .into()
+        })
+        .or_panic();
         let (mask, biases, offset) = self.resolved(sizes);
         let mask = match mask.is_full() {
             true => mask,
@@ -474,7 +496,18 @@ impl<T: Real> Spec<T> {
             Bias::Additive(x.broadcast_to(&dims[..]).pad(-1, 0, more, T::ZERO))
         });
         let (biases, align) = (biases.collect(), Some(Align::Offset(offset)));
-        Spec { mask, biases, align, starts: None, cached: None, ..self.clone() }
+        let rule_keys = Some(self.rule_keys.unwrap_or(lk));
+        Spec { mask, biases, rule_keys, align, starts: None, cached: None, ..self.clone() }
+    }
+
+    /// Whether the cache has dropped keys.
+    fn has_gap(&self) -> bool {
+        self.cached.is_some_and(|cached| cached.dropped > 0)
+    }
+
+    /// The number of operands of the rules.
+    fn operands(&self) -> usize {
+        self.rules.iter().map(|rule| rule.vars().count()).sum()
     }
 
     /// The reason why the tiled path does not support this spec; `None` if it does.
@@ -484,6 +517,12 @@ impl<T: Real> Spec<T> {
             (self.score_mix.is_some() || self.weight_mix.is_some(), "heads are mixed"),
             (self.biases.iter().any(|b| b.as_fn().is_none()), "a bias is a tensor"),
             (self.products.is_some(), "a variant adds to the scores"),
+            (
+                !self.rules.is_empty() && (self.starts.is_some() || self.has_gap()),
+                "a rule needs positions by sequence or of a cache",
+            ),
+            (!self.rules.is_empty() && self.rule_keys.is_some(), "a rule is not for all keys"),
+            (self.operands() > MAX_OPERANDS, "rules have many operands"),
             (self.capture.is_some(), "weights are captured"),
         ];
         reasons.into_iter().find(|(true_, _)| *true_).map(|(_, why)| why)

@@ -2,7 +2,8 @@
 
 use super::operands::Operands;
 use super::plain::{Plain, is_plain};
-use super::spec::Sink;
+use super::rule::Rule;
+use super::spec::{MAX_OPERANDS, Sink};
 use retrograd_autograd::observe::saved;
 use retrograd_autograd::{Cx, Fused, InputGrads, Kind, Op, Product, Shapes, Slot, Tangents, Var};
 use retrograd_tensor::kernels::attention::{
@@ -11,10 +12,11 @@ use retrograd_tensor::kernels::attention::{
 use retrograd_tensor::{Real, Tensor};
 use std::sync::Arc;
 
-static ATTENTION: Op = attention(&["q", "k", "v", "sink?"]).computes(|shapes| {
-    let [.., keys, width] = shapes.of("k")[..] else { return Vec::new() };
-    products(shapes, keys, width)
-});
+static ATTENTION: Op =
+    attention(&["q", "k", "v", "sink?", "a?", "b?", "c?", "d?"]).computes(|shapes| {
+        let [.., keys, width] = shapes.of("k")[..] else { return Vec::new() };
+        products(shapes, keys, width)
+    });
 /// With queries, keys and values side by side in one input, `[B, L, ..]`.
 static PACKED: Op = attention(&["q, k, v", "sink?"])
     .computes(|shapes| products(shapes, shapes.of("q, k, v")[1], shapes.output[3]));
@@ -51,16 +53,20 @@ fn with_attributes<T: Real>(op: &'static Op, call: &Operands<T>) -> retrograd_au
 
 /// The output `[B, H, Lq, Dv]` of a call, and its log-sum-exp `[B, H, Lq]`.
 pub(crate) fn attend<T: Real>(call: &Operands<T>) -> [Var<T>; 2] {
+    let call = &call.with_resolved_rules();
     let (out, lse, sink) = kernel(call);
-    let inputs = [Some(&call.q), Some(&call.k), Some(&call.v), sink.as_ref()];
+    let mut of_rules = call.spec.rules.iter().flat_map(Rule::vars);
+    let [a, b, c, d] = std::array::from_fn(|_| of_rules.next());
+    let inputs = [Some(&call.q), Some(&call.k), Some(&call.v), sink.as_ref(), a, b, c, d];
     Var::from_fused(
         with_attributes(&ATTENTION, call),
         [out.clone(), lse.clone()],
         inputs,
-        |[q, k, v, sink]| Attention {
+        |[q, k, v, sink, a, b, c, d]| Attention {
             call: call.saved(),
             operands: [q.save(), k.save(), v.save()],
             sink: sink.save(),
+            of_rules: [a, b, c, d].map(|x| x.save()),
             out: saved("output", out),
             lse: saved("log-sum-exp", lse),
         },
@@ -105,14 +111,17 @@ fn kernel<T: Real>(call: &Operands<T>) -> (Tensor<T>, Tensor<T>, Option<Var<T>>)
     };
     let (q, k, v) = (call.q.value(), call.k.value(), call.v.value());
     let values = sink.as_ref().map(Var::value);
-    let (out, lse) = with_parts(call, values, |options| forward(q, k, v, options));
+    let of_rules = call.spec.rules.iter().flat_map(Rule::vars).map(|x| x.value().clone());
+    let of_rules: Vec<_> = of_rules.collect();
+    let (out, lse) = with_parts(call, values, &of_rules, |options| forward(q, k, v, options));
     (out, lse, sink)
 }
 
-/// Calls `f` with the parts of the spec as arguments of the kernels.
+/// Calls `f` with the parts of the spec as arguments of the kernels, with these operands of its rules.
 fn with_parts<T: Real, R>(
     call: &Operands<T>,
     sink: Option<&Tensor<T>>,
+    mut of_rules: &[Tensor<T>],
     f: impl FnOnce(&AttentionOptions<'_, T>) -> R,
 ) -> R {
     let functions: Vec<_> = call.spec.biases.iter().filter_map(|b| b.as_fn()).collect();
@@ -122,10 +131,20 @@ fn with_parts<T: Real, R>(
         }
     };
     let sink = sink.map(Tensor::to_vec);
+    let rules: Vec<_> = call.spec.rules.iter().collect();
+    let operands = rules.iter().map(|rule| {
+        let (mine, others) = of_rules.split_at(rule.vars().count());
+        of_rules = others;
+        rule.tensors(mine, call.sizes)
+    });
+    let operands: Vec<_> = operands.collect();
+    let at = (call.sizes.lq, call.offset);
+    let rules: Vec<_> = rules.iter().zip(&operands).map(|(rule, x)| rule.tile(x, at)).collect();
     f(&AttentionOptions {
         scale: call.scale(),
         softcap: call.spec.softcap.map(T::from_f64),
         bias: if functions.is_empty() { None } else { Some(&bias) },
+        rules: &rules,
         mask: &call.spec.mask,
         offset: call.offset,
         sink: sink.as_deref(),
@@ -139,6 +158,8 @@ struct Attention<T: Real> {
     /// Queries, keys and values.
     operands: [Slot<T>; 3],
     sink: Slot<T>,
+    /// The operands of the rules.
+    of_rules: [Slot<T>; MAX_OPERANDS],
     out: Tensor<T>,
     lse: Tensor<T>,
 }
@@ -147,11 +168,19 @@ impl<T: Real> Fused<T, 2> for Attention<T> {
     fn vjp(&self, [g, g_lse]: [&Tensor<T>; 2]) -> InputGrads<T> {
         let [q, k, v] = self.operands.each_ref();
         let (operands, results) = ((q.value(), k.value(), v.value()), (&self.out, &self.lse));
-        let Vjp { dq, dk, dv, dsink } = with_parts(&self.call, self.sink.get(), |options| {
+        let values: Vec<_> = self.of_rules.iter().filter_map(Slot::get).cloned().collect();
+        let vjp = with_parts(&self.call, self.sink.get(), &values, |options| {
             backward(operands, results, (g, Some(g_lse)), options)
         });
-        let grads = InputGrads::of(q, || dq).and(k, || dk).and(v, || dv);
-        grads.and(&self.sink, || dsink.expect("there are sinks"))
+        let Vjp { dq, dk, dv, dsink, operands } = vjp;
+        let mut grads = InputGrads::of(q, || dq).and(k, || dk).and(v, || dv);
+        grads = grads.and(&self.sink, || dsink.expect("there are sinks"));
+        for ((slot, x), gradient) in self.of_rules.iter().zip(&values).zip(operands) {
+            let [batch, heads, _] = gradient.shape()[..] else { unreachable!("three axes") };
+            let shape = [&[batch, heads], &x.shape()[2..]].concat();
+            grads = grads.and(slot, || gradient.reshape(shape));
+        }
+        grads
     }
 
     fn recorded_vjp(&self, cx: &Cx<'_, T>, g: [&Var<T>; 2]) -> Option<InputGrads<T>> {
@@ -170,7 +199,10 @@ impl<T: Real> Fused<T, 2> for Attention<T> {
 
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 2] {
         let [q, k, v] = self.operands.each_ref().map(|operand| cx.input(operand));
-        composed(&self.call, [q, k, v], cx.optional(&self.sink))
+        let mut of_rules = self.of_rules.iter().filter_map(|x| cx.optional(x));
+        let call = self.call.with(&q, &k, &v, Sink::None);
+        let call = call.with_rules(|_| of_rules.next().expect("saved"));
+        composed(&call, [q, k, v], cx.optional(&self.sink))
     }
 }
 
@@ -187,7 +219,7 @@ impl<T: Real> Fused<T, 2> for PackedAttention<T> {
     fn vjp(&self, [g, g_lse]: [&Tensor<T>; 2]) -> InputGrads<T> {
         let Operands { q, k, v, .. } = &self.call;
         let (operands, results) = ((q.value(), k.value(), v.value()), (&self.out, &self.lse));
-        let (grad, dsink) = with_parts(&self.call, self.sink.get(), |options| {
+        let (grad, dsink) = with_parts(&self.call, self.sink.get(), &[], |options| {
             backward_packed(operands, results, (g, Some(g_lse)), options)
         });
         let grads = InputGrads::of(&self.qkv, || grad);

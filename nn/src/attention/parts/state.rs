@@ -2,6 +2,7 @@
 
 use super::heads::{join_heads, split_heads};
 use crate::attention::engine::Capture;
+use crate::attention::engine::observe::stated;
 use crate::linear::Linear;
 use crate::module::{Call, Layer, Module, visits};
 use crate::norm::RmsNorm;
@@ -102,6 +103,7 @@ impl<'a, T: Real> StateCx<'a, T> {
         if let Some(capture) = self.capture {
             capture.push(&terms.recurrence.weights());
         }
+        stated(&terms.recurrence, self.state.matrix.as_ref());
         let [read, last] = terms.recurrence.run(self.state.matrix.as_ref());
         self.state.matrix = Some(last);
         self.state.position += read.size(2);

@@ -23,6 +23,7 @@ mod presets;
 mod qk_norm;
 mod renormalized;
 mod rwkv7;
+mod scored;
 mod self_attention;
 mod shaw;
 mod sparse_transformer;
@@ -58,6 +59,10 @@ pub use presets::{
 pub use qk_norm::QkL2Attention;
 pub use renormalized::{RenormalizedSelfAttention, renormalize};
 pub use rwkv7::Rwkv7;
+pub use scored::{
+    ContextualPositions, ForgetGates, GaussianWindows, LearnedRule, LearnedSlopes,
+    LearnedTemperature, RuleCx, ScoredAttention,
+};
 pub use self_attention::SelfAttention;
 pub use shaw::ShawAttention;
 pub use sparse_transformer::{SparseMerge, SparsePattern};

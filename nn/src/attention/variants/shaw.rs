@@ -1,8 +1,6 @@
 //! Shaw: learned vectors of relative positions, added to keys and values.
 
-use crate::attention::engine::product::mix;
-use crate::attention::engine::{Spec, attend_all};
-use crate::attention::parts::heads::repeat_heads;
+use crate::attention::engine::{Rule, Spec, attend};
 use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
 use crate::init::Init;
@@ -10,8 +8,8 @@ use crate::module::{Call, Layer, visits};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::{Real, Tensor};
 
 /// Self-attention with a learned key and value for each relative position.
 ///
@@ -20,10 +18,8 @@ use retrograd_tensor::{Real, Tensor};
 /// o_i  = Σ_j w_ij (v_j + b_c)
 /// ```
 ///
-/// `a` and `b` are shared by the heads. `[L, width]` or `[B, L, width]` to the same, in
-/// `O(L² width)`; without `L · L · D` intermediate values: queries are multiplied by the `2n + 1`
-/// vectors `a`, and weights are summed by distance before the multiplication by `b`. With both
-/// tables 0 it is plain self-attention.
+/// `a` and `b` are shared by the heads. `[L, width]` or `[B, L, width]` to the same, in `O(L² width)`, with
+/// memory that is linear in the length. With both tables 0 it is plain self-attention.
 ///
 /// Parameters: as [`Projections`], and `relative_keys` (`a`) and `relative_values` (`b`)
 /// `[2n + 1, D]`, from distance `-n` to `n`. Shaw, Uszkoreit, Vaswani 2018 (arXiv 1803.02155).
@@ -75,26 +71,13 @@ impl<T: Real> ShawAttention<T> {
         let p = &self.projections;
         p.reject_rope(NAME, REASON);
         let [q, k, v] = p.qkv(x, &mut Past::none(), pass);
-        let length = q.size(-2);
-        let spec = p.with_dropout(spec, pass);
-        let scores = [&q.shape()[..q.rank() - 1], &[length]].concat();
         let farthest = (self.relative_keys.shape()[0] / 2) as isize;
-        let offset = spec.offset(length, length);
-        let distance = Tensor::from_fn([length, length], |i| {
-            let away = i[1] as isize - i[0] as isize - offset;
-            (away.clamp(-farthest, farthest) + farthest) as i64
-        });
-        let distance = distance.broadcast_to(&scores[..]);
-
-        let by_distance = q.matmul(&self.relative_keys.to_var().t());
-        let spec = spec.add_products(by_distance.gather(-1, &distance));
-        // Values are added below, with the weights after dropout and the mixture of heads.
-        let no_values = v.narrow(-1, 0, 0);
-        let weights = spec.dropout_and_mix(&attend_all(&q, &k, &no_values, &spec).weights);
-        let none = Var::constant(Tensor::zeros(by_distance.shape()));
-        let summed = none.scatter_add(-1, &distance, &weights);
-        let values = mix(&weights, &repeat_heads(&v, p.sizes().heads));
-        p.project_out(&(values + summed.matmul(&self.relative_values.to_var())), pass)
+        let index = move |away: isize| (away.clamp(-farthest, farthest) + farthest) as usize;
+        let spec = p
+            .with_dropout(spec, pass)
+            .rule(Rule::relative_products(q.clone(), self.relative_keys.to_var(), index))
+            .rule(Rule::relative_values(self.relative_values.to_var(), index));
+        p.project_out(&attend(&q, &k, &v, &spec), pass)
     }
 }
 

@@ -1,6 +1,6 @@
 //! T5: a learned bias for each head and bucket of distances.
 
-use crate::attention::engine::{Bias, Buckets, Spec, attend};
+use crate::attention::engine::{Buckets, Rule, Spec, attend};
 use crate::attention::parts::heads::{check_heads_divide, join_heads, split_heads};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::dropout::Dropout;
@@ -111,11 +111,10 @@ impl<T: Real> Incremental<T> for T5Attention<T> {
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
         let table = self.relative_attention_bias.weight.to_var().t();
         let heads = table.size(0);
-        let bias = Bias::Buckets { table, buckets: self.buckets };
         let spec = spec
             .clone()
             .scale_unless_given(1.0)
-            .bias(bias)
+            .rule(Rule::buckets(table, self.buckets))
             .dropout_of_module(self.dropout.p(), pass);
         let spec = if self.buckets.bidirectional { spec } else { spec.causal() };
         let [q, k, v] =

@@ -1,6 +1,6 @@
 //! Transformer-XL: relative positions, and a memory of the previous segment.
 
-use crate::attention::engine::{Part, Spec, attend};
+use crate::attention::engine::{Part, Rule, Spec, attend};
 use crate::attention::parts::heads::split_heads;
 use crate::attention::parts::projections::{HeadSizes, Projections};
 use crate::init::Init;
@@ -22,8 +22,7 @@ use retrograd_tensor::{Real, Tensor};
 ///
 /// Keys and values are projections of `[memory; x]`, without gradients by the memory: `x`
 /// `[L, width]` or `[B, L, width]`, memory `[.., M, width]`, to the shape of `x`, in
-/// `O(L (L + M) width)`. Scores by distance are computed for one query and shifted for the others,
-/// without `L · L · D` intermediate values. The output for a segment with the previous segment as
+/// `O(L (L + M) width)`, with memory that is linear in the length. The output for a segment with the previous segment as
 /// memory equals that for both as one sequence, up to rounding; in a stack of layers, the memory of
 /// each layer is the previous segment of its own input.
 ///
@@ -102,11 +101,14 @@ impl<T: Real> TransformerXlAttention<T> {
         let distances = Var::constant(sinusoids(k.size(-2), x.size(-1)).flip(0));
         let r = split_heads(&self.r_net.forward(&distances, pass), p.sizes().heads);
 
-        let by_distance = (&q + self.r_r_bias.to_var().unsqueeze(-2)).matmul(&r.t());
+        let a = &q + self.r_r_bias.to_var().unsqueeze(-2);
         let q = q + self.r_w_bias.to_var().unsqueeze(-2);
+        // Keys after the query are masked.
+        let last = k.size(-2).saturating_sub(1);
+        let index = move |away: isize| last.saturating_add_signed(away).min(last);
         let spec = spec.into();
         spec.reject(NAME, Part::Align);
-        let spec = spec.causal_bottom_right().add_products(relative_shift(&by_distance));
+        let spec = spec.causal_bottom_right().rule(Rule::relative_products(a, r, index));
         let spec = p.with_dropout(spec, pass);
         call.end(p.project_out(&attend(&q, &k, &v, &spec), pass))
     }
@@ -120,18 +122,6 @@ fn sinusoids<T: Real>(n: usize, width: usize) -> Tensor<T> {
         let angle = d * 10000f64.powf(-2.0 * m as f64 / width as f64);
         T::from_f64(if i[1] < half { angle.sin() } else { angle.cos() })
     })
-}
-
-/// The relative shift: columns by distance, from the largest to 0, to columns by key. Row `i` of
-/// `[.., L, Lk]` moves by `L - 1 - i` to the left. Elements that enter at the right belong to keys
-/// after the query, which are masked.
-fn relative_shift<T: Real>(x: &Var<T>) -> Var<T> {
-    let (l, lk) = (x.size(-2), x.size(-1));
-    // With one more column, each row of the reshaped elements starts one later.
-    let mut dims = x.shape().to_vec();
-    let last = dims.len() - 1;
-    (dims[last - 1], dims[last]) = (lk + 1, l);
-    x.pad(-1, 1, 0, T::ZERO).reshape(dims).narrow(-2, 1, lk).reshape(x.shape())
 }
 
 visits!(TransformerXlAttention: all projections, module r_net, param r_w_bias, param r_r_bias);

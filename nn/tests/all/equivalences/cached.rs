@@ -123,7 +123,7 @@ fn by_position(t: &mut Table, length: usize) {
     let third = |at: At| at.key.is_multiple_of(3) || at.head == 1;
     let table = Var::constant(randn(&[4, 6], 8));
     let buckets = Buckets { count: 6, max_distance: 60, bidirectional: false };
-    let buckets = Bias::Buckets { table, buckets };
+    let buckets = Rule::buckets(table, buckets);
     let drift = Bias::from_fn("drift", |at| 0.02 * (at.key as f64) * (at.head as f64 - 1.5));
     let by_key = Bias::Additive(constant(&[4, 1, 1], 2));
     for (name, spec) in [
@@ -133,7 +133,7 @@ fn by_position(t: &mut Table, length: usize) {
         ("last of each", near().mask(Mask::last_of_each(2, 3) | Mask::window(0, 0))),
         ("a rule", near().mask(Mask::from_fn("third", third))),
         ("ALiBi", near().bias(Bias::alibi(4))),
-        ("buckets", near().bias(buckets.clone())),
+        ("buckets", near().rule(buckets.clone())),
         ("a bias by rule", near().bias(drift.clone())),
         ("a bias by head", near().bias(by_key)),
     ] {
@@ -142,7 +142,7 @@ fn by_position(t: &mut Table, length: usize) {
     let m = StreamingAttention::new(uneven().with_rope(Rope::new(4)), 2, 5);
     for (name, spec) in [
         ("ALiBi", causal.clone().bias(Bias::alibi(4))),
-        ("buckets", causal.clone().bias(buckets)),
+        ("buckets", causal.clone().rule(buckets)),
         ("a bias by rule", causal.clone().bias(drift)),
         ("dilated", causal.clone().mask(Mask::dilated(2))),
         ("a rule", causal.clone().mask(Mask::from_fn("third", third))),

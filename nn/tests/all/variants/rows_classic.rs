@@ -41,6 +41,13 @@ rows! { |m, x| m.forward(&x[0], Mask::full(), &mut eval());
     alibi, [[2, 4, 6]], |r| AlibiAttention::causal(of_three(r));
     alibi_symmetric, [[2, 4, 6]], |r| AlibiAttention::symmetric(of_three(r));
     alibi_rotated, [[2, 4, 4]], |r| AlibiAttention::causal(rotated(r));
+    slopes, [[2, 4, 4]], |r| ScoredAttention::new(grouped(r), LearnedSlopes::new(2));
+    temperature, [[4, 4]], |r| ScoredAttention::new(small(r), LearnedTemperature::new(2));
+    forget_gates, [[2, 4, 4]], |r| ScoredAttention::new(grouped(r), ForgetGates::new(4, 2, r));
+    gaussian, [[2, 4, 4]], |r| {
+        ScoredAttention::new(small(r), GaussianWindows::new(HeadSizes::new(4, 2), r))
+    };
+    cope, [[2, 4, 4]], |r| ScoredAttention::new(small(r), ContextualPositions::new(HeadSizes::new(4, 2), 3));
     t5_encoder, [[2, 5, 4]], |r| T5Attention::with_buckets(4, 2, buckets(true), r);
     t5_decoder, [[2, 5, 4]], |r| T5Attention::with_buckets(4, 2, buckets(false), r);
 }

@@ -1,6 +1,6 @@
 //! The backward pass of tiled attention, which recomputes the weights.
 
-use super::tile::{TileBuffer, TileCounts, TileGradients, add_product, row_dots};
+use super::tile::{OfRules, TileBuffer, TileCounts, TileGradients, add_product, row_dots};
 use super::transposed::TransposedTile;
 use super::{AttentionOptions, QUERIES, Sizes, TILE, bytes, head, pieces};
 use crate::cost::Cost;
@@ -21,6 +21,8 @@ pub struct Vjp<T: Real> {
     pub dv: Tensor<T>,
     /// With respect to the sinks `[H]`, if there are any.
     pub dsink: Option<Tensor<T>>,
+    /// With respect to the operands of the rules, `[B, H, n]` each.
+    pub operands: Vec<Tensor<T>>,
 }
 
 /// The cotangents of the results of [`forward`](super::forward()): of the output, and of the
@@ -45,6 +47,7 @@ pub fn backward<T: Real>(
     backward.counts = call.as_ref().map(|_| TileCounts::default());
     let shape = |l: usize, heads: usize, width: usize| Shape::from([s.batch, l, heads, width]);
     let of_keys = shape(s.lk, s.key_heads, s.dk);
+    let mut operands = backward.zeros();
     let mut dv = None;
     let (dq, dk) =
         Tensor::build2("attention_vjp", shape(s.lq, s.heads, s.dk), of_keys, |dq, dk| {
@@ -54,6 +57,7 @@ pub fn backward<T: Real>(
                     MatMut::new(dq, s.batch * s.lq, s.heads * s.dk),
                     MatMut::new(dk, s.batch * s.lk, s.key_heads * s.dk),
                     MatMut::new(dv, s.batch * s.lk, s.key_heads * s.dv),
+                    &mut operands,
                 );
             }));
         });
@@ -61,11 +65,14 @@ pub fn backward<T: Real>(
     let [dq, dk, dv] = [dq, dk, dv].map(|x: Tensor<T>| x.transpose(1, 2));
     let dsink = backward.dsink();
     observe::end(call, || backward.describe(out, bytes(&[&dq, &dk, &dv])));
-    Vjp { dq, dk, dv, dsink }
+    let shape = |x: &Vec<T>| [s.batch, s.heads, x.len() / (s.batch * s.heads).max(1)];
+    let operands = operands.into_iter().map(|x| (shape(&x), x));
+    let operands = operands.map(|(shape, x)| Tensor::from_vec(x, shape)).collect();
+    Vjp { dq, dk, dv, dsink, operands }
 }
 
 /// [`backward`] for operands that are parts of one packed tensor `[B, L, (H + 2 Hk) D]`: the
-/// gradients with respect to that tensor and to the sinks.
+/// gradients with respect to that tensor and to the sinks. There are no rules.
 #[inline(never)]
 pub fn backward_packed<T: Real>(
     (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
@@ -82,14 +89,28 @@ pub fn backward_packed<T: Real>(
     let grad = Tensor::build("attention_vjp", Shape::from([s.batch, s.lq, width]), |all| {
         let (dq, rest) = MatMut::new(all, s.batch * s.lq, width).split_cols(queries);
         let (dk, dv) = rest.split_cols(keys);
-        backward.write(dq, dk, dv);
+        backward.write(dq, dk, dv, &mut []);
     });
     let dsink = backward.dsink();
     observe::end(call, || backward.describe(out, bytes(&[&grad])));
     (grad, dsink)
 }
 
-/// The operands of the backward backward.
+/// For each rule, the gradients of its operands that belong to query head `i` of a group.
+fn of_head<'a, T: Real>(
+    options: &AttentionOptions<'_, T>,
+    of_rules: &'a mut [&mut [T]],
+    group: usize,
+    i: usize,
+) -> Vec<Vec<&'a mut [T]>> {
+    let mut all = of_rules.iter_mut().map(|x| {
+        let n = x.len() / group;
+        &mut x[i * n..(i + 1) * n]
+    });
+    options.rules.iter().map(|rule| all.by_ref().take(rule.sizes().len()).collect()).collect()
+}
+
+/// The operands of the backward pass.
 struct AttentionBackward<'a, T: Real> {
     q: &'a Tensor<T>,
     k: &'a Tensor<T>,
@@ -153,14 +174,31 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
         }
     }
 
+    /// The gradients of the operands of the rules, before any is added.
+    fn zeros(&self) -> Vec<Vec<T>> {
+        let sizes = self.options.rules.iter().flat_map(|rule| rule.sizes());
+        sizes.map(|n| vec![T::ZERO; self.sizes.batch * self.sizes.heads * n]).collect()
+    }
+
     /// Writes the gradients of queries `[B·Lq, H·Dk]`, keys `[B·Lk, Hk·Dk]` and values
-    /// `[B·Lk, Hk·Dv]`, with one task per sequence and key head.
-    fn write(&self, dq: MatMut<'_, T>, dk: MatMut<'_, T>, dv: MatMut<'_, T>) {
+    /// `[B·Lk, Hk·Dv]`, and adds to those of the operands of rules, with one task per sequence and key head.
+    fn write(
+        &self,
+        dq: MatMut<'_, T>,
+        dk: MatMut<'_, T>,
+        dv: MatMut<'_, T>,
+        of_rules: &mut [Vec<T>],
+    ) {
         let Sizes { batch, key_heads, group, lq, lk, .. } = self.sizes;
         let [dq, dk, dv] = [dq, dk, dv].map(|x| x.grid(batch, key_heads));
-        let tasks: Vec<_> = dq.into_iter().zip(dk).zip(dv).zip(0..).collect();
-        par::each(tasks, group * lq * lk, self.sizes.cost(3), |(((dq, dk), dv), i)| {
-            self.key_head(i / key_heads, i % key_heads, dq, dk, dv);
+        let mut operands: Vec<Vec<&mut [T]>> = dq.iter().map(|_| Vec::new()).collect();
+        for x in of_rules {
+            let part = (x.len() / (batch * key_heads).max(1)).max(1);
+            operands.iter_mut().zip(x.chunks_mut(part)).for_each(|(all, part)| all.push(part));
+        }
+        let tasks: Vec<_> = dq.into_iter().zip(dk).zip(dv).zip(operands).zip(0..).collect();
+        par::each(tasks, group * lq * lk, self.sizes.cost(3), |((((dq, dk), dv), of_rules), i)| {
+            self.key_head(i / key_heads, i % key_heads, dq, dk, dv, of_rules);
         });
     }
 
@@ -172,6 +210,7 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
         mut dq: MatMut<'_, T>,
         mut dk: MatMut<'_, T>,
         mut dv: MatMut<'_, T>,
+        mut of_rules: Vec<&mut [T]>,
     ) {
         let AttentionBackward { q, k, v, ref g, options, ref sizes, ref lse, ref dots, ref counts } =
             *self;
@@ -180,53 +219,93 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
         let (mut s, mut dp) = (TileBuffer::new(), TileBuffer::new());
         let mut derivatives = options.softcap.is_some().then(TileBuffer::new);
         let mut z = options.dropout.is_some().then(TileBuffer::new);
+        let mut rules = OfRules::new(options.rules, sizes.group * sizes.lq, true);
+        // The derivatives of formulas come between those of the weights and of the products.
+        let has_formulas = options.has_formulas();
         let (mut transposed_keys, mut transposed_values) =
             (TransposedTile::new(sizes.dk), TransposedTile::new(sizes.dv));
         dq.fill(T::ZERO);
         dk.fill(T::ZERO);
         dv.fill(T::ZERO);
-        for cols in pieces(0..sizes.lk, TILE) {
-            let mut done = false;
-            for (i, rows) in
-                (0..sizes.group).flat_map(|i| pieces(0..sizes.lq, QUERIES).map(move |r| (i, r)))
-            {
-                let h = kh * sizes.group + i;
-                let Some(tile) = options.tile((b, h), rows.clone(), cols.clone()) else {
-                    TileCounts::skip(counts);
-                    continue;
-                };
-                TileCounts::add(counts, &tile);
-                if !std::mem::replace(&mut done, true) {
-                    transposed_keys.transpose_from(head(k, b, kh, cols.clone()));
-                    transposed_values.transpose_from(head(v, b, kh, cols.clone()));
+        for &is_scan in rules.passes() {
+            rules.is_scan = is_scan;
+            for cols in pieces(0..sizes.lk, TILE) {
+                let mut done = false;
+                for (i, rows) in
+                    (0..sizes.group).flat_map(|i| pieces(0..sizes.lq, QUERIES).map(move |r| (i, r)))
+                {
+                    let h = kh * sizes.group + i;
+                    let Some(tile) = options.tile((b, h), rows.clone(), cols.clone()) else {
+                        TileCounts::skip(counts.filter(|_| !is_scan));
+                        continue;
+                    };
+                    if !std::mem::replace(&mut done, true) {
+                        transposed_keys.transpose_from(head(k, b, kh, cols.clone()));
+                        transposed_values.transpose_from(head(v, b, kh, cols.clone()));
+                    }
+                    let of_queries = |x| head(x, b, h, rows.clone());
+                    let (queries, keys) = (of_queries(q), head(k, b, kh, tile.cols.clone()));
+                    let whole = tile.whole_cols(cols.start);
+                    let transposed_keys = transposed_keys.columns(whole.clone());
+                    rules.first = i * sizes.lq + rows.start;
+                    let factor = options.scores(
+                        &tile,
+                        queries,
+                        transposed_keys,
+                        &mut s,
+                        derivatives.as_mut(),
+                        &mut rules,
+                    );
+                    if is_scan {
+                        continue;
+                    }
+                    TileCounts::add(counts, &tile);
+                    let first = (b * sizes.heads + h) * sizes.lq;
+                    let here = first + rows.start..first + rows.end;
+                    let gradients = TileGradients {
+                        tile: &tile,
+                        factor,
+                        derivative: if has_formulas { T::ONE } else { options.scale },
+                        lse: &lse[here.clone()],
+                        dots: &dots[here],
+                        derivatives: derivatives.as_ref().filter(|_| !has_formulas),
+                        dropout: options.dropout_factors(sizes, &tile, z.as_mut()),
+                        s: &mut s,
+                        dp: &mut dp,
+                    };
+                    gradients.compute(
+                        of_queries(g),
+                        transposed_values.columns(whole),
+                        options.rules,
+                    );
+                    let mut of_head = of_head(options, &mut of_rules, sizes.group, i);
+                    for (r, rule) in options.rules.iter().enumerate().rev() {
+                        if !rule.is_product() {
+                            let carry = &mut rules.carry[r][rules.first * rule.carry()..];
+                            let carry = &mut carry[..tile.rows.len() * rule.carry()];
+                            let into = &mut of_head[r];
+                            rule.gradients(&tile, &mut dp, &rules.buffers[r], into, carry);
+                        }
+                    }
+                    match &derivatives {
+                        Some(derivatives) if has_formulas => dp.multiply(&tile, derivatives),
+                        None if has_formulas => dp.scale(options.scale),
+                        _ => {}
+                    }
+                    for (rule, into) in options.rules.iter().zip(&mut of_head) {
+                        if rule.is_product() {
+                            rule.gradients(&tile, &mut dp, &[], into, &mut []);
+                        }
+                        rule.value_gradients(&tile, &s, of_queries(g), into);
+                    }
+                    let (p, ds) = (s.of(&tile), dp.of(&tile));
+                    let cols = tile.cols.clone();
+                    let into_queries = dq.part(rows.clone(), i * sizes.dk..(i + 1) * sizes.dk);
+                    add_product(ds, keys, tile.partial, into_queries);
+                    let into_keys = dk.part(cols.clone(), 0..sizes.dk);
+                    add_product(ds.t(), queries, tile.partial, into_keys);
+                    add_product(p.t(), of_queries(g), tile.partial, dv.part(cols, 0..sizes.dv));
                 }
-                let of_queries = |x| head(x, b, h, rows.clone());
-                let (queries, keys) = (of_queries(q), head(k, b, kh, tile.cols.clone()));
-                let whole = tile.whole_cols(cols.start);
-                let transposed_keys = transposed_keys.columns(whole.clone());
-                let factor =
-                    options.scores(&tile, queries, transposed_keys, &mut s, derivatives.as_mut());
-                let first = (b * sizes.heads + h) * sizes.lq;
-                let here = first + rows.start..first + rows.end;
-                let gradients = TileGradients {
-                    tile: &tile,
-                    factor,
-                    derivative: options.scale,
-                    lse: &lse[here.clone()],
-                    dots: &dots[here],
-                    derivatives: derivatives.as_ref(),
-                    dropout: options.dropout_factors(sizes, &tile, z.as_mut()),
-                    s: &mut s,
-                    dp: &mut dp,
-                };
-                gradients.compute(of_queries(g), transposed_values.columns(whole));
-                let (p, ds) = (s.of(&tile), dp.of(&tile));
-                let cols = tile.cols.clone();
-                let into_queries = dq.part(rows.clone(), i * sizes.dk..(i + 1) * sizes.dk);
-                add_product(ds, keys, tile.partial, into_queries);
-                let into_keys = dk.part(cols.clone(), 0..sizes.dk);
-                add_product(ds.t(), queries, tile.partial, into_keys);
-                add_product(p.t(), of_queries(g), tile.partial, dv.part(cols, 0..sizes.dv));
             }
         }
     }

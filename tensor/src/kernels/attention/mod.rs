@@ -13,12 +13,18 @@
 //! does not see: its bits are the same with a key-value cache.
 
 mod backward;
+mod contextual;
 mod forward;
+mod relative;
+pub(crate) mod rule;
 mod tile;
 mod transposed;
 
 pub use backward::{Cotangents, Vjp, backward, backward_packed};
+pub use contextual::contextual_positions;
 pub use forward::forward;
+pub use relative::{relative_products, relative_values};
+pub use rule::{PairPositions, Per, ScoreRule, TileRule, by_formula};
 
 use crate::cost::Cost;
 use crate::kernels::Real;
@@ -84,6 +90,8 @@ pub struct AttentionOptions<'a, T> {
     pub softcap: Option<T>,
     /// The bias of the scores.
     pub bias: Option<&'a BiasFn<'a, T>>,
+    /// The rules of scores, in this order, after the bias.
+    pub rules: &'a [Box<dyn TileRule<T> + 'a>],
     /// Which pairs attend.
     pub mask: &'a dyn TileMask,
     /// The position of query 0 among the keys.

@@ -1,5 +1,6 @@
 //! A tile of scores: its visible pairs, and the kernels that work on it.
 
+use super::rule::TileRule;
 use super::{At, AttentionOptions, Class, QUERIES, Sizes, TILE};
 use crate::kernels::rows::{splat, update_row};
 use crate::kernels::{Real, level_of};
@@ -12,23 +13,30 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The elements of a tile, in rows of `TILE`.
 #[repr(align(64))]
-pub(super) struct TileBuffer<T>([T; QUERIES * TILE]);
+pub struct TileBuffer<T>(pub(super) [T; QUERIES * TILE]);
 
 impl<T: Real> TileBuffer<T> {
     /// All 0.
     #[inline(always)]
-    pub fn new() -> TileBuffer<T> {
+    pub(super) fn new() -> TileBuffer<T> {
         TileBuffer([T::ZERO; QUERIES * TILE])
     }
 
     /// The elements of a tile as a matrix.
-    pub fn of(&self, tile: &Tile) -> MatRef<'_, T> {
+    pub(super) fn of(&self, tile: &Tile) -> MatRef<'_, T> {
         let (rows, cols) = (tile.rows.len(), tile.cols.len());
         MatRef { data: &self.0, offset: 0, rows, cols, row_stride: TILE as isize, col_stride: 1 }
     }
 
+    /// Multiplies all elements by a number.
+    pub(super) fn scale(&mut self, by: T) {
+        for x in &mut self.0 {
+            *x *= by;
+        }
+    }
+
     /// Multiplies the elements of a tile by the elements of another buffer.
-    pub fn multiply(&mut self, tile: &Tile, by: &TileBuffer<T>) {
+    pub(super) fn multiply(&mut self, tile: &Tile, by: &TileBuffer<T>) {
         for i in 0..tile.rows.len() {
             let row = i * TILE..i * TILE + tile.cols.len();
             let (x, y) = (&mut self.0[row.clone()], &by.0[row]);
@@ -46,15 +54,15 @@ impl<T: Real> TileBuffer<T> {
 }
 
 /// A tile: the queries (rows) and keys (columns) of one head that are computed together.
-pub(super) struct Tile {
-    pub batch: usize,
-    pub head: usize,
-    pub rows: Range<usize>,
-    pub cols: Range<usize>,
+pub struct Tile {
+    pub(super) batch: usize,
+    pub(super) head: usize,
+    pub(super) rows: Range<usize>,
+    pub(super) cols: Range<usize>,
     /// The visible keys of each query, as bits.
-    visible: [u64; QUERIES],
+    pub(super) visible: [u64; QUERIES],
     /// Whether some pairs are masked.
-    pub partial: bool,
+    pub(super) partial: bool,
 }
 
 impl Tile {
@@ -66,7 +74,7 @@ impl Tile {
 
     /// The number of columns, rounded up to whole vectors; the excess is masked.
     #[inline(always)]
-    fn width<T: Real, S: Lanes<T>>(&self) -> usize {
+    pub(super) fn width<T: Real, S: Lanes<T>>(&self) -> usize {
         self.cols.len().next_multiple_of(S::N)
     }
 }
@@ -115,9 +123,13 @@ impl<T: Real> AttentionOptions<'_, T> {
         k: MatRef<'_, T>,
         s: &mut TileBuffer<T>,
         derivatives: Option<&mut TileBuffer<T>>,
+        of_rules: &mut OfRules<T>,
     ) -> T {
         s.set_product(q, k);
-        if self.softcap.is_none() && self.bias.is_none() {
+        for rule in self.rules.iter().filter(|rule| rule.is_product()) {
+            rule.scores(tile, s, &mut [], &mut []);
+        }
+        if self.softcap.is_none() && self.bias.is_none() && !self.has_formulas() {
             return self.scale;
         }
         let (scale, cap) = (self.scale, self.softcap);
@@ -130,7 +142,24 @@ impl<T: Real> AttentionOptions<'_, T> {
                 bias(at, &mut row[..tile.cols.len()]);
             }
         }
+        for (i, rule) in self.rules.iter().enumerate().filter(|(_, rule)| !rule.is_product()) {
+            let carry = &mut of_rules.carry[i][rule.carry() * of_rules.first..];
+            let carry = &mut carry[..rule.carry() * tile.rows.len()];
+            match of_rules.is_scan {
+                false => rule.scores(tile, s, &mut of_rules.buffers[i], carry),
+                true if rule.carry() == 0 => rule.scores(tile, s, &mut [], carry),
+                true => {
+                    rule.scan(tile, s, carry);
+                    break;
+                }
+            }
+        }
         T::ONE
+    }
+
+    /// Whether a rule is a formula of scores.
+    pub(super) fn has_formulas(&self) -> bool {
+        self.rules.iter().any(|rule| rule.buffers() > 0)
     }
 
     /// The dropout factors of the weights of a tile, 0 or `1/(1-p)`; `None` without dropout.
@@ -159,6 +188,36 @@ impl<T: Real> AttentionOptions<'_, T> {
             );
         }
         Some(z)
+    }
+}
+
+/// What a task keeps for the rules.
+pub(super) struct OfRules<T> {
+    /// Buffers for the derivatives of each rule; none in the forward pass.
+    pub buffers: Vec<Vec<TileBuffer<T>>>,
+    /// What each rule carries for each query of the task.
+    pub carry: Vec<Vec<T>>,
+    /// The index of the first query of the tile among those of the task.
+    pub first: usize,
+    /// Whether the tiles are only scanned.
+    pub is_scan: bool,
+}
+
+impl<T: Real> OfRules<T> {
+    pub fn new(rules: &[Box<dyn TileRule<T> + '_>], queries: usize, derivatives: bool) -> Self {
+        let (mut buffers, mut carry) = (Vec::new(), Vec::new());
+        for rule in rules {
+            let n = if derivatives { rule.buffers() } else { 0 };
+            buffers.push(std::iter::repeat_with(TileBuffer::new).take(n).collect());
+            carry.push(vec![T::ZERO; queries * rule.carry()]);
+        }
+        OfRules { buffers, carry, first: 0, is_scan: false }
+    }
+
+    /// For each pass over the tiles, whether it is a scan.
+    pub fn passes(&self) -> &'static [bool] {
+        let scans = self.carry.iter().any(|carry| !carry.is_empty());
+        if scans { &[true, false] } else { &[false] }
     }
 }
 
@@ -349,9 +408,12 @@ pub(super) struct TileGradients<'a, T: Real> {
 }
 
 impl<'a, T: Real> TileGradients<'a, T> {
-    /// Computes `dp = g · v`, where values are columns, and then the replacements.
-    pub fn compute(self, g: MatRef<'_, T>, v: MatRef<'_, T>) {
+    /// Computes `dp = g · v`, where values are columns and rules add to them, and then the replacements.
+    pub fn compute(self, g: MatRef<'_, T>, v: MatRef<'_, T>, rules: &[Box<dyn TileRule<T> + '_>]) {
         self.dp.set_product(g, v);
+        for rule in rules {
+            rule.weight_gradients(self.tile, g, self.dp);
+        }
         T::dispatch(settings::level(), self);
     }
 }
