@@ -39,9 +39,9 @@ mod variants;
 #[doc(hidden)]
 pub use engine::observe;
 pub use engine::{
-    Align, At, Attended, Bias, Buckets, Capture, Mask, Normalizer, PairPositions, Path, Rule,
-    ScoreOperand, ScoreRule, Sink, Spec, alibi_slopes, attend, attend_all, attend_packed,
-    attend_with_lse,
+    Align, At, Attended, Bias, Buckets, Capture, Derivatives, Mask, Normalizer, PairPositions,
+    Path, Rule, ScoreOperand, ScoreRule, Sink, Spec, alibi_slopes, attend, attend_all,
+    attend_packed, attend_with_lse,
 };
 pub use parts::cache::KvCache;
 pub(crate) use parts::heads::{SplitHeads, join_heads};

@@ -48,7 +48,7 @@ pub use composed::Attended;
 pub use mask::{Align, Mask};
 pub(crate) use mask::{CachedPositions, Sizes};
 pub(crate) use operands::Operands;
-pub use retrograd_tensor::kernels::attention::{At, PairPositions, ScoreRule};
+pub use retrograd_tensor::kernels::attention::{At, Derivatives, PairPositions, ScoreRule};
 pub use rule::{Rule, ScoreOperand};
 pub(crate) use spec::Part;
 pub use spec::{Normalizer, Path, Sink, Spec};

@@ -252,7 +252,7 @@ impl<T: Real> Rule<T> {
         let shape = [&s.shape()[..3], &[last + 1]].concat();
         let values = with_axes(values, 4).broadcast_to(shape);
         let at = |x: &Tensor<T>| {
-            let index = Tensor::from_fn(*x.shape(), |i| x.at(&i).to_f64() as i64);
+            let index = Tensor::from_fn(*x.shape(), |i| x.at(i).to_f64() as i64);
             values.gather(-1, &index)
         };
         let (below, above) = (position.value().floor(), position.value().ceil());

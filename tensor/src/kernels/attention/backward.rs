@@ -1,8 +1,9 @@
 //! The backward pass of tiled attention, which recomputes the weights.
 
+use super::rule::TileRule;
 use super::tile::{OfRules, TileBuffer, TileCounts, TileGradients, add_product, row_dots};
 use super::transposed::TransposedTile;
-use super::{AttentionOptions, QUERIES, Sizes, TILE, bytes, head, pieces};
+use super::{AttentionOptions, QUERIES, Sizes, bytes, head, pieces};
 use crate::cost::Cost;
 use crate::kernels::Real;
 use crate::matrix::MatMut;
@@ -98,7 +99,7 @@ pub fn backward_packed<T: Real>(
 
 /// For each rule, the gradients of its operands that belong to query head `i` of a group.
 fn of_head<'a, T: Real>(
-    options: &AttentionOptions<'_, T>,
+    rules: &[Box<dyn TileRule<T> + '_>],
     of_rules: &'a mut [&mut [T]],
     group: usize,
     i: usize,
@@ -107,7 +108,7 @@ fn of_head<'a, T: Real>(
         let n = x.len() / group;
         &mut x[i * n..(i + 1) * n]
     });
-    options.rules.iter().map(|rule| all.by_ref().take(rule.sizes().len()).collect()).collect()
+    rules.iter().map(|rule| all.by_ref().take(rule.sizes().len()).collect()).collect()
 }
 
 /// The operands of the backward pass.
@@ -227,85 +228,60 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
         dq.fill(T::ZERO);
         dk.fill(T::ZERO);
         dv.fill(T::ZERO);
-        for &is_scan in rules.passes() {
+        for (is_scan, cols) in rules.sweeps(sizes.lk) {
             rules.is_scan = is_scan;
-            for cols in pieces(0..sizes.lk, TILE) {
-                let mut done = false;
-                for (i, rows) in
-                    (0..sizes.group).flat_map(|i| pieces(0..sizes.lq, QUERIES).map(move |r| (i, r)))
-                {
-                    let h = kh * sizes.group + i;
-                    let Some(tile) = options.tile((b, h), rows.clone(), cols.clone()) else {
-                        TileCounts::skip(counts.filter(|_| !is_scan));
-                        continue;
-                    };
-                    if !std::mem::replace(&mut done, true) {
-                        transposed_keys.transpose_from(head(k, b, kh, cols.clone()));
-                        transposed_values.transpose_from(head(v, b, kh, cols.clone()));
-                    }
-                    let of_queries = |x| head(x, b, h, rows.clone());
-                    let (queries, keys) = (of_queries(q), head(k, b, kh, tile.cols.clone()));
-                    let whole = tile.whole_cols(cols.start);
-                    let transposed_keys = transposed_keys.columns(whole.clone());
-                    rules.first = i * sizes.lq + rows.start;
-                    let factor = options.scores(
-                        &tile,
-                        queries,
-                        transposed_keys,
-                        &mut s,
-                        derivatives.as_mut(),
-                        &mut rules,
-                    );
-                    if is_scan {
-                        continue;
-                    }
-                    TileCounts::add(counts, &tile);
-                    let first = (b * sizes.heads + h) * sizes.lq;
-                    let here = first + rows.start..first + rows.end;
-                    let gradients = TileGradients {
-                        tile: &tile,
-                        factor,
-                        derivative: if has_formulas { T::ONE } else { options.scale },
-                        lse: &lse[here.clone()],
-                        dots: &dots[here],
-                        derivatives: derivatives.as_ref().filter(|_| !has_formulas),
-                        dropout: options.dropout_factors(sizes, &tile, z.as_mut()),
-                        s: &mut s,
-                        dp: &mut dp,
-                    };
-                    gradients.compute(
-                        of_queries(g),
-                        transposed_values.columns(whole),
-                        options.rules,
-                    );
-                    let mut of_head = of_head(options, &mut of_rules, sizes.group, i);
-                    for (r, rule) in options.rules.iter().enumerate().rev() {
-                        if !rule.is_product() {
-                            let carry = &mut rules.carry[r][rules.first * rule.carry()..];
-                            let carry = &mut carry[..tile.rows.len() * rule.carry()];
-                            let into = &mut of_head[r];
-                            rule.gradients(&tile, &mut dp, &rules.buffers[r], into, carry);
-                        }
-                    }
-                    match &derivatives {
-                        Some(derivatives) if has_formulas => dp.multiply(&tile, derivatives),
-                        None if has_formulas => dp.scale(options.scale),
-                        _ => {}
-                    }
-                    for (rule, into) in options.rules.iter().zip(&mut of_head) {
-                        if rule.is_product() {
-                            rule.gradients(&tile, &mut dp, &[], into, &mut []);
-                        }
-                        rule.value_gradients(&tile, &s, of_queries(g), into);
-                    }
-                    let (p, ds) = (s.of(&tile), dp.of(&tile));
-                    let cols = tile.cols.clone();
-                    let into_queries = dq.part(rows.clone(), i * sizes.dk..(i + 1) * sizes.dk);
-                    add_product(ds, keys, tile.partial, into_queries);
-                    let into_keys = dk.part(cols.clone(), 0..sizes.dk);
-                    add_product(ds.t(), queries, tile.partial, into_keys);
-                    add_product(p.t(), of_queries(g), tile.partial, dv.part(cols, 0..sizes.dv));
+            let mut done = false;
+            for (i, rows) in
+                (0..sizes.group).flat_map(|i| pieces(0..sizes.lq, QUERIES).map(move |r| (i, r)))
+            {
+                let h = kh * sizes.group + i;
+                let Some(tile) = options.tile((b, h), rows.clone(), cols.clone()) else {
+                    TileCounts::skip(counts.filter(|_| !is_scan));
+                    continue;
+                };
+                if !std::mem::replace(&mut done, true) {
+                    transposed_keys.transpose_from(head(k, b, kh, cols.clone()));
+                    transposed_values.transpose_from(head(v, b, kh, cols.clone()));
                 }
+                let of_queries = |x| head(x, b, h, rows.clone());
+                let (queries, keys) = (of_queries(q), head(k, b, kh, tile.cols.clone()));
+                let whole = tile.whole_cols(cols.start);
+                let transposed_keys = transposed_keys.columns(whole.clone());
+                rules.first = i * sizes.lq + rows.start;
+                let derivative = derivatives.as_mut();
+                let factor =
+                    options.scores(&tile, queries, transposed_keys, &mut s, derivative, &mut rules);
+                if is_scan {
+                    continue;
+                }
+                TileCounts::add(counts, &tile);
+                let first = (b * sizes.heads + h) * sizes.lq;
+                let here = first + rows.start..first + rows.end;
+                let gradients = TileGradients {
+                    tile: &tile,
+                    factor,
+                    derivative: if has_formulas { T::ONE } else { options.scale },
+                    lse: &lse[here.clone()],
+                    dots: &dots[here],
+                    derivatives: derivatives.as_ref().filter(|_| !has_formulas),
+                    dropout: options.dropout_factors(sizes, &tile, z.as_mut()),
+                    s: &mut s,
+                    dp: &mut dp,
+                };
+                let values = transposed_values.columns(whole);
+                gradients.compute(of_queries(g), values, options.rules);
+                let mut into = of_head(options.rules, &mut of_rules, sizes.group, i);
+                rules.gradients(options, &tile, derivatives.as_ref(), &mut dp, &mut into);
+                for (rule, into) in options.rules.iter().zip(&mut into) {
+                    rule.value_gradients(&tile, &s, of_queries(g), into);
+                }
+                let (p, ds) = (s.of(&tile), dp.of(&tile));
+                let cols = tile.cols.clone();
+                let into_queries = dq.part(rows.clone(), i * sizes.dk..(i + 1) * sizes.dk);
+                add_product(ds, keys, tile.partial, into_queries);
+                let into_keys = dk.part(cols.clone(), 0..sizes.dk);
+                add_product(ds.t(), queries, tile.partial, into_keys);
+                add_product(p.t(), of_queries(g), tile.partial, dv.part(cols, 0..sizes.dv));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::tile::{OfRules, OnlineSoftmax, TileBuffer, TileCounts, add_product, scale_rows};
 use super::transposed::TransposedTile;
-use super::{AttentionOptions, QUERIES, Sizes, TILE, bytes, head, pieces};
+use super::{AttentionOptions, QUERIES, Sizes, bytes, head, pieces};
 use crate::kernels::Real;
 use crate::matrix::MatMut;
 use crate::observe::{self, KernelCall};
@@ -80,44 +80,42 @@ fn queries<T: Real>(
     let mut transposed = (lse.len() > 1).then(|| TransposedTile::new(sizes.dk));
     out.fill(T::ZERO);
     let mut of_rules = OfRules::new(options.rules, lse.len(), false);
-    for &is_scan in of_rules.passes() {
+    for (is_scan, cols) in of_rules.sweeps(sizes.lk) {
         of_rules.is_scan = is_scan;
-        for cols in pieces(0..sizes.lk, TILE) {
-            let mut done = false;
-            for (rows, online) in &mut blocks {
-                let Some(tile) = options.tile((b, h), rows.clone(), cols.clone()) else {
-                    TileCounts::skip(counts.filter(|_| !is_scan));
-                    continue;
-                };
-                let keys = match &mut transposed {
-                    None => head(k, b, kh, tile.cols.clone()).t(),
-                    Some(transposed) => {
-                        if !std::mem::replace(&mut done, true) {
-                            transposed.transpose_from(head(k, b, kh, cols.clone()));
-                        }
-                        transposed.columns(tile.whole_cols(cols.start))
+        let mut done = false;
+        for (rows, online) in &mut blocks {
+            let Some(tile) = options.tile((b, h), rows.clone(), cols.clone()) else {
+                TileCounts::skip(counts.filter(|_| !is_scan));
+                continue;
+            };
+            let keys = match &mut transposed {
+                None => head(k, b, kh, tile.cols.clone()).t(),
+                Some(transposed) => {
+                    if !std::mem::replace(&mut done, true) {
+                        transposed.transpose_from(head(k, b, kh, cols.clone()));
                     }
-                };
-                let queries = head(q, b, h, rows.clone());
-                of_rules.first = rows.start - first;
-                let factor = options.scores(&tile, queries, keys, &mut s, None, &mut of_rules);
-                if is_scan {
-                    continue;
+                    transposed.columns(tile.whole_cols(cols.start))
                 }
-                TileCounts::add(counts, &tile);
-                online.step(&tile, &mut s, factor);
-                let mut out = out.part(rows.start - first..rows.end - first, 0..sizes.dv);
-                if online.rescale[..rows.len()].iter().any(|&x| x != T::ONE) {
-                    scale_rows(out.part(0..rows.len(), 0..sizes.dv), &online.rescale);
-                }
-                if let Some(factors) = options.dropout_factors(sizes, &tile, z.as_mut()) {
-                    s.multiply(&tile, factors);
-                }
-                let values = head(v, b, kh, tile.cols.clone());
-                add_product(s.of(&tile), values, tile.partial, out.whole());
-                for rule in options.rules {
-                    rule.outputs(&tile, &s, out.whole());
-                }
+            };
+            let queries = head(q, b, h, rows.clone());
+            of_rules.first = rows.start - first;
+            let factor = options.scores(&tile, queries, keys, &mut s, None, &mut of_rules);
+            if is_scan {
+                continue;
+            }
+            TileCounts::add(counts, &tile);
+            online.step(&tile, &mut s, factor);
+            let mut out = out.part(rows.start - first..rows.end - first, 0..sizes.dv);
+            if online.rescale[..rows.len()].iter().any(|&x| x != T::ONE) {
+                scale_rows(out.part(0..rows.len(), 0..sizes.dv), &online.rescale);
+            }
+            if let Some(factors) = options.dropout_factors(sizes, &tile, z.as_mut()) {
+                s.multiply(&tile, factors);
+            }
+            let values = head(v, b, kh, tile.cols.clone());
+            add_product(s.of(&tile), values, tile.partial, out.whole());
+            for rule in options.rules {
+                rule.outputs(&tile, &s, out.whole());
             }
         }
     }

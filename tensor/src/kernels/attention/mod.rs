@@ -24,7 +24,7 @@ pub use backward::{Cotangents, Vjp, backward, backward_packed};
 pub use contextual::contextual_positions;
 pub use forward::forward;
 pub use relative::{relative_products, relative_values};
-pub use rule::{PairPositions, Per, ScoreRule, TileRule, by_formula};
+pub use rule::{Derivatives, PairPositions, Per, ScoreRule, TileRule, by_formula};
 
 use crate::cost::Cost;
 use crate::kernels::Real;

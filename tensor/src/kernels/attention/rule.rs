@@ -25,6 +25,17 @@ pub struct PairPositions<X> {
     pub key: X,
 }
 
+/// A score with its derivatives.
+#[derive(Clone, Copy, Debug)]
+pub struct Derivatives<X, const N: usize> {
+    /// The score.
+    pub score: X,
+    /// With respect to the score before the rule.
+    pub by_score: X,
+    /// With respect to the operands.
+    pub by_operands: [X; N],
+}
+
 /// A formula for a score, from the score before it, its `N` operands and the positions.
 ///
 /// ```
@@ -69,20 +80,20 @@ pub trait ScoreRule<T: Real, const N: usize>: Copy + Debug + Send + Sync + 'stat
         s: Expr<T, A>,
         operands: [Expr<T, A>; N],
         at: PairPositions<Expr<T, A>>,
-    ) -> (Expr<T, A>, Expr<T, A>, [Expr<T, A>; N]) {
+    ) -> Derivatives<Expr<T, A>, N> {
         let at = PairPositions { query: at.query.dual(0.0), key: at.key.dual(0.0) };
         let mut fixed = [s.dual(0.0); N];
         for n in 0..N {
             fixed[n] = operands[n].dual(0.0);
         }
-        let (y, ds) = self.score(s.dual(1.0), fixed, at).parts();
-        let mut of_operands = [ds; N];
+        let (score, by_score) = self.score(s.dual(1.0), fixed, at).parts();
+        let mut by_operands = [by_score; N];
         for n in 0..N {
             let mut moved = fixed;
             moved[n] = operands[n].dual(1.0);
-            of_operands[n] = self.score(s.dual(0.0), moved, at).parts().1;
+            by_operands[n] = self.score(s.dual(0.0), moved, at).parts().1;
         }
-        (y, ds, of_operands)
+        Derivatives { score, by_score, by_operands }
     }
 }
 
@@ -326,11 +337,11 @@ impl<T: Real, R: ScoreRule<T, N>, const N: usize> Kernel<T> for Scores<'_, T, R,
                     s.store(rule.score(x, exprs, at).value(), &mut scores[here..]);
                     continue;
                 }
-                let (y, ds, of_operands) = rule.derivatives(x, exprs, at);
-                s.store(y.value(), &mut scores[here..]);
-                s.store(ds.value(), &mut derivatives[0].0[here..]);
+                let all = rule.derivatives(x, exprs, at);
+                s.store(all.score.value(), &mut scores[here..]);
+                s.store(all.by_score.value(), &mut derivatives[0].0[here..]);
                 for n in 0..N {
-                    s.store(of_operands[n].value(), &mut derivatives[1 + n].0[here..]);
+                    s.store(all.by_operands[n].value(), &mut derivatives[1 + n].0[here..]);
                 }
             }
         }

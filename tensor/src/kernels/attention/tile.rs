@@ -1,7 +1,7 @@
 //! A tile of scores: its visible pairs, and the kernels that work on it.
 
 use super::rule::TileRule;
-use super::{At, AttentionOptions, Class, QUERIES, Sizes, TILE};
+use super::{At, AttentionOptions, Class, QUERIES, Sizes, TILE, pieces};
 use crate::kernels::rows::{splat, update_row};
 use crate::kernels::{Real, level_of};
 use crate::matrix::{MatMut, MatRef};
@@ -26,13 +26,6 @@ impl<T: Real> TileBuffer<T> {
     pub(super) fn of(&self, tile: &Tile) -> MatRef<'_, T> {
         let (rows, cols) = (tile.rows.len(), tile.cols.len());
         MatRef { data: &self.0, offset: 0, rows, cols, row_stride: TILE as isize, col_stride: 1 }
-    }
-
-    /// Multiplies all elements by a number.
-    pub(super) fn scale(&mut self, by: T) {
-        for x in &mut self.0 {
-            *x *= by;
-        }
     }
 
     /// Multiplies the elements of a tile by the elements of another buffer.
@@ -214,10 +207,45 @@ impl<T: Real> OfRules<T> {
         OfRules { buffers, carry, first: 0, is_scan: false }
     }
 
-    /// For each pass over the tiles, whether it is a scan.
-    pub fn passes(&self) -> &'static [bool] {
+    /// The keys of all tiles in order: once, or for rules that carry values a second time after a scan.
+    pub fn sweeps(&self, lk: usize) -> impl Iterator<Item = (bool, Range<usize>)> + use<T> {
         let scans = self.carry.iter().any(|carry| !carry.is_empty());
-        if scans { &[true, false] } else { &[false] }
+        let tiles = move |is_scan| pieces(0..lk, TILE).map(move |cols| (is_scan, cols));
+        [true, false].into_iter().skip(usize::from(!scans)).flat_map(tiles)
+    }
+
+    /// Replaces the gradients `g` of the scores of a tile by those of the products, if a rule is a formula, and adds
+    /// to those of the operands of each rule. `derivatives` are those of the scores before the rules, of which
+    /// those with a softcap have one each.
+    pub fn gradients(
+        &mut self,
+        options: &AttentionOptions<'_, T>,
+        tile: &Tile,
+        derivatives: Option<&TileBuffer<T>>,
+        g: &mut TileBuffer<T>,
+        into: &mut [Vec<&mut [T]>],
+    ) {
+        for (r, rule) in options.rules.iter().enumerate().rev().filter(|(_, r)| !r.is_product()) {
+            let carry = &mut self.carry[r][self.first * rule.carry()..];
+            let carry = &mut carry[..tile.rows.len() * rule.carry()];
+            rule.gradients(tile, g, &self.buffers[r], &mut into[r], carry);
+        }
+        for i in 0..if options.has_formulas() { tile.rows.len() } else { 0 } {
+            let row = i * TILE..i * TILE + tile.cols.len();
+            let g = &mut g.0[row.clone()];
+            match derivatives {
+                None => g.iter_mut().for_each(|g| *g *= options.scale),
+                // A gradient of 0 stays 0, even if the derivative is not finite.
+                Some(derivatives) => {
+                    for (g, &derivative) in g.iter_mut().zip(&derivatives.0[row]) {
+                        *g = if *g == T::ZERO { T::ZERO } else { *g * derivative };
+                    }
+                }
+            }
+        }
+        for (rule, into) in options.rules.iter().zip(into).filter(|(rule, _)| rule.is_product()) {
+            rule.gradients(tile, g, &[], into, &mut []);
+        }
     }
 }
 
