@@ -94,11 +94,11 @@ def photograph(page, name, height):
 def arena(table):
     """The table of the arena: the darker, the better. The cell of a failed run is empty."""
     lines = [line for line in open(table) if line.startswith("|")]
-    header, _, *rows = [[cell.strip(" `\n") for cell in line.strip("|\n").split("|")][:6] for line in lines]
-    left, top, width, height = 140, 96, 96, 18
+    header, _, *rows = [[cell.strip(" `\n") for cell in line.strip("|\n").split("|")][:9] for line in lines]
+    left, top, width, height = 140, 96, 80, 18
     parts = [text(16, 28, "Attention variants by task", 18)]
     parts.append(text(16, 54, "Accuracy in percent; text: loss in nats per character. Darker is better.", 12, MUTED))
-    losses = [float(row[5]) for row in rows if not row[5].startswith("failed")]
+    losses = [float(row[-1]) for row in rows if not row[-1].startswith("failed")]
     for t, title in enumerate(header[1:]):
         parts.append(text(left + (t + 0.5) * width, top - 8, title.split(",")[0].removesuffix(" %"), 11, INK, "middle"))
     for r, (name, *cells) in enumerate(rows):
@@ -109,12 +109,12 @@ def arena(table):
             if cell.startswith("failed"):
                 parts.append(text(x + width / 2, y + 13, "failed", 11, MUTED, "middle"))
                 continue
-            worst, best = (max(losses), min(losses)) if t == 4 else (0, 100)
+            worst, best = (max(losses), min(losses)) if t == len(cells) - 1 else (0, 100)
             share = (float(cell) - worst) / ((best - worst) or 1)
             parts.append(box(x, y, width - 2, height - 2, shade(0.75 * share)))
             ink = "#ffffff" if share > 0.7 else INK
             parts.append(text(x + width / 2, y + 13, cell, 11, ink, "middle"))
-    return svg(left + 5 * width + 24, top + len(rows) * height + 24, parts)
+    return svg(left + 8 * width + 24, top + len(rows) * height + 24, parts)
 
 
 COLORS = ["#5b6ea8", "#c08a1e", "#2f7d5b", "#b3423a", "#7a4f9c"]
