@@ -1,7 +1,8 @@
 //! The backward pass of tiled attention, which recomputes the weights.
 
 use super::rule::TileRule;
-use super::tile::{OfRules, TileBuffer, TileCounts, TileGradients, add_product, row_dots};
+use super::scores::OfRules;
+use super::tile::{TileBuffer, TileCounts, TileGradients, add_product, row_dots};
 use super::transposed::TransposedTile;
 use super::{AttentionOptions, QUERIES, Sizes, bytes, head, pieces};
 use crate::cost::Cost;
@@ -257,6 +258,10 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
                 TileCounts::add(counts, &tile);
                 let first = (b * sizes.heads + h) * sizes.lq;
                 let here = first + rows.start..first + rows.end;
+                dp.set_product(of_queries(g), transposed_values.columns(whole));
+                for rule in options.rules {
+                    rule.weight_gradients(&tile, of_queries(g), &mut dp);
+                }
                 let gradients = TileGradients {
                     tile: &tile,
                     factor,
@@ -268,8 +273,7 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
                     s: &mut s,
                     dp: &mut dp,
                 };
-                let values = transposed_values.columns(whole);
-                gradients.compute(of_queries(g), values, options.rules);
+                gradients.compute();
                 let mut into = of_head(options.rules, &mut of_rules, sizes.group, i);
                 rules.gradients(options, &tile, derivatives.as_ref(), &mut dp, &mut into);
                 for (rule, into) in options.rules.iter().zip(&mut into) {

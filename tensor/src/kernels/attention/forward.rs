@@ -1,6 +1,7 @@
 //! The forward pass of tiled attention: online softmax.
 
-use super::tile::{OfRules, OnlineSoftmax, TileBuffer, TileCounts, add_product, scale_rows};
+use super::scores::OfRules;
+use super::tile::{OnlineSoftmax, TileBuffer, TileCounts, add_product, scale_rows};
 use super::transposed::TransposedTile;
 use super::{AttentionOptions, QUERIES, Sizes, bytes, head, pieces};
 use crate::kernels::Real;

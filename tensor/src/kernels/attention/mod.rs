@@ -17,6 +17,7 @@ mod contextual;
 mod forward;
 mod relative;
 pub(crate) mod rule;
+mod scores;
 mod tile;
 mod transposed;
 
