@@ -94,7 +94,9 @@ def photograph(page, name, height):
 def arena(table):
     """The table of the arena: the darker, the better. The cell of a failed run is empty."""
     lines = [line for line in open(table) if line.startswith("|")]
-    header, _, *rows = [[cell.strip(" `\n") for cell in line.strip("|\n").split("|")][:9] for line in lines]
+    header, _, *rows = [[cell.strip(" `\n") for cell in line.strip("|\n").split("|")] for line in lines]
+    tasks = header.index("parameters")
+    header, rows = header[:tasks], [row[:tasks] for row in rows]
     left, top, width, height = 140, 96, 80, 18
     parts = [text(16, 28, "Attention variants by task", 18)]
     parts.append(text(16, 54, "Accuracy in percent; text: loss in nats per character. Darker is better.", 12, MUTED))
@@ -114,7 +116,7 @@ def arena(table):
             parts.append(box(x, y, width - 2, height - 2, shade(0.75 * share)))
             ink = "#ffffff" if share > 0.7 else INK
             parts.append(text(x + width / 2, y + 13, cell, 11, ink, "middle"))
-    return svg(left + 8 * width + 24, top + len(rows) * height + 24, parts)
+    return svg(left + (tasks - 1) * width + 24, top + len(rows) * height + 24, parts)
 
 
 COLORS = ["#5b6ea8", "#c08a1e", "#2f7d5b", "#b3423a", "#7a4f9c"]

@@ -145,9 +145,9 @@
 //! }
 //! ```
 //!
-//! A chunk costs more operations than its tokens one by one: `C² (2 Dk + Dv)` for the triangles, beside
+//! A chunk costs more operations than its tokens one by one: `2 C² (Dk + Dv)` for the triangles, beside
 //! the products with the state. On a CPU a state of 64 by 64 numbers has 16 KB and stays in the L1 cache,
-//! and vectors are as fast as matrices there. So the library's kernel
+//! so a product of it and a vector does not wait for memory. The library's kernel
 //! (`tensor/src/kernels/recurrence.rs`) goes token by token, over a few columns of the state at a time,
 //! which are independent of one another.
 //!
@@ -159,8 +159,8 @@
 //!
 //! # What a state cannot do
 //!
-//! A state with `Dk` rows has `Dk` independent keys. Of more pairs, a delta rule keeps the latest, and a
-//! sum mixes all. `arena` measures it by its tasks `many` (more pairs than rows) and `track` (a permutation
+//! A state with `Dk` rows has `Dk` independent keys. With more pairs, each write of a delta rule changes what
+//! other keys read; a sum mixes all of them anyway. `arena` measures it by its tasks `many` (more pairs than rows) and `track` (a permutation
 //! that each token changes, for which a decay between 0 and 1 is not enough).
 //!
 //! # Exercises

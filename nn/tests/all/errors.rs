@@ -134,9 +134,16 @@ fn parts_of_a_spec_are_checked() {
         qkv(s().bias(Bias::Additive(x(&[5, 4])))) => "[5, 4] does not broadcast to [1, 2, 5, 5]";
         qkv(s().mask(Mask::by_head(vec![Mask::full()]))) => "masks for 1 heads, of 2";
         table(&[8, 2], buckets) => "a table of 8 buckets must be [H, 8], got [8, 2]";
-        qkv(s().rule(table(&[3, 8], buckets))) => "bias: s + a: values [3, 8] by Distance for 1 sequences, 2 heads";
-        qkv(s().rule(Rule::slopes(x(&[3])))) => "slope of distance: s − a · |i − j|: values [3] by Head";
-        qkv(s().rule(Rule::gaussian(x(&[5]), x(&[2, 4])))) => "values [2, 4] by Query";
+        qkv(s().rule(table(&[3, 8], buckets))) =>
+            "bias: s + a: operand 1 by distance [3, 8] for 1 sequences, 2 heads";
+        qkv(s().rule(Rule::slopes(x(&[3])))) =>
+            "slope of distance: s − a · |i − j|: operand 1 by head [3]";
+        qkv(s().rule(Rule::gaussian(x(&[5]), x(&[2, 4])))) => "operand 2 by query [2, 4]";
+        qkv(s().rule(Rule::contextual(x(&[5, 0])))) => "operand 1 by query [5, 0]";
+        qkv(s().rule(Rule::relative_values(x(&[2, 7]), |_| 0))) => "values of width 4";
+        qkv(s().rule(Rule::relative_products(x(&[5, 3]), x(&[2, 4]), |_| 0))) => "operand 2 by";
+        qkv(s().rule(Rule::relative_values(x(&[2, 4]), |_| 2))) =>
+            "relative values: v + r: index 2 for the distance -4 from query to key, of 2 values";
         table(&[2, 8], near) => few;
         T5Attention::<f64>::with_buckets(4, 2, near, &mut rng()) => few;
         SparsePattern::Fixed { stride: 3, summary: 4 }.far() => "a summary of 4 in blocks of 3";
@@ -179,7 +186,8 @@ fn parts_of_the_variant_are_rejected_in_the_spec() {
     let xl = TransformerXlAttention::new(p(), r);
     let top_k = NormalizedAttention::new(p(), Normalizer::TopK(2));
     let linear = NormalizedAttention::new(p(), Normalizer::Linear);
-    let no_linear = "the normalizer Linear cannot be combined with a scale, softcap, bias or mix";
+    let no_linear =
+        "the normalizer Linear cannot be combined with a scale, softcap, bias, rule or mix";
     panics_with! {
         SoftcapAttention::new(p(), 3.0).forward(&x, s().softcap(2.0), &mut pass()) =>
             "SoftcapAttention: a softcap in the spec";

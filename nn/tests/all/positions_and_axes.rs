@@ -52,7 +52,8 @@ fn positions_of_each_sequence_agree_with_sequences_by_themselves() {
     let buckets = Buckets { count: 8, max_distance: 20, bidirectional: false };
     let of = |n: Option<usize>, x: &Tensor<bool>| n.map_or(x.clone(), |n| x.narrow(0, n, 1));
     type Part<'a> = &'a dyn Fn(Option<usize>) -> Spec<f64>;
-    let parts: [(&str, Part); 10] = [
+    let r = leaf(&[2, 9, 4], 10);
+    let parts: [(&str, Part); 12] = [
         ("causal", &|_| Spec::new().causal()),
         ("window", &|_| Spec::from(Mask::causal() & Mask::window(3, 0))),
         ("after", &|_| Spec::from(!Mask::causal() | Mask::first(2))),
@@ -71,6 +72,12 @@ fn positions_of_each_sequence_agree_with_sequences_by_themselves() {
         ("a tensor", &|n| Spec::from(Mask::causal() & Mask::keep(&of(n, &dense)))),
         ("ALiBi", &|_| Spec::new().causal().bias(Bias::alibi(2))),
         ("T5", &|_| Spec::new().causal().rule(Rule::buckets(table.clone(), buckets))),
+        ("slopes", &|_| Spec::new().causal().rule(Rule::slopes(table.select(1, 0)))),
+        ("relative products", &|n| {
+            let a = n.map_or(q.clone(), |n| q.narrow(0, n, 1));
+            let index = |away: isize| (away.clamp(-8, 0) + 8) as usize;
+            Spec::new().causal().rule(Rule::relative_products(a, r.clone(), index))
+        }),
         ("a function", &|_| {
             Spec::from(Mask::from_fn("near", |at| at.query - 3 <= at.key as isize))
         }),
@@ -89,8 +96,11 @@ fn positions_of_each_sequence_agree_with_sequences_by_themselves() {
             [&q, &k, &v, &table].map(|x| found.get(x).cloned())
         };
         let want = gradients(&alone);
-        let paths: &[Path] =
-            if name == "T5" { &[Path::Auto] } else { &[Path::Tiled, Path::Composed] };
+        let paths: &[Path] = if ["T5", "slopes", "relative products"].contains(&name) {
+            &[Path::Auto]
+        } else {
+            &[Path::Tiled, Path::Composed]
+        };
         for path in paths {
             let y = whole(*path);
             close(&format!("{name}, {path:?}"), 1e-13, y.value(), alone.value());

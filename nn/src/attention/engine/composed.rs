@@ -15,7 +15,7 @@ use retrograd_tensor::{Real, Tensor};
 pub struct Attended<T: Real = f32> {
     /// `[.., Hq, Lq, Dv]`
     pub output: Var<T>,
-    /// What is normalised, `[.., Hq, Lq, Lk]`: `s` of [`Spec`] after softcap, biases and mixture of
+    /// What is normalised, `[.., Hq, Lq, Lk]`: `s` of [`Spec`] after softcap, biases, rules and mixture of
     /// heads; -inf where the pair does not attend.
     pub scores: Var<T>,
     /// `[.., Hq, Lq, Lk]`, before dropout and before heads are mixed. A row sums to 1, to less
@@ -131,14 +131,9 @@ impl<T: Real> Operands<T> {
     }
 
     /// The positions of the queries, and of the keys to which rules of scores apply.
-    fn places(&self) -> Places {
-        let starts = self.spec.starts.as_deref().unwrap_or(&[]);
-        let last = starts.iter().copied().max().unwrap_or(0);
-        let shifts = match starts {
-            [] => vec![0],
-            _ => starts.iter().map(|start| start - last).collect(),
-        };
+    pub fn places(&self) -> Places {
         let sizes = Sizes { lk: self.spec.rule_keys.unwrap_or(self.sizes.lk), ..self.sizes };
+        let shifts = self.shifts.clone();
         Places { sizes, offset: self.offset, shifts, cached: self.spec.cached }
     }
 }

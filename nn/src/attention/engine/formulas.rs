@@ -7,7 +7,6 @@ use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::attention::{PairPositions, ScoreRule};
-use std::sync::Arc;
 
 /// Defines rules: for each a struct and its formula of the score, of `i` and `j`, the positions of query and key,
 /// and of its operands.
@@ -75,7 +74,7 @@ impl<T: Real> Rule<T> {
             )
         })
         .or_panic();
-        Rule::new(Added, [ScoreOperand::Distance(table, Arc::new(move |d| buckets.of(d)))])
+        Rule::new(Added, [ScoreOperand::distance(table, move |away| buckets.of(away))])
     }
 
     /// Subtracts `slope_h · |i - j|`, with learned slopes `[H]`: ALiBi (arXiv 2108.12409) with slopes as parameters.
@@ -91,7 +90,7 @@ impl<T: Real> Rule<T> {
     /// assert!((learned - fixed).value().abs().max(..).item() < 1e-12);
     /// ```
     pub fn slopes(slopes: Var<T>) -> Rule<T> {
-        Rule::new(Slope, [ScoreOperand::Head(slopes)])
+        Rule::new(Slope, [ScoreOperand::head(slopes)])
     }
 
     /// Multiplies by a factor of each head, `[H]`.
@@ -107,11 +106,12 @@ impl<T: Real> Rule<T> {
     /// assert!((y - expected).value().abs().max(..).item() < 1e-12);
     /// ```
     pub fn temperature(factors: Var<T>) -> Rule<T> {
-        Rule::new(Scaled, [ScoreOperand::Head(factors)])
+        Rule::new(Scaled, [ScoreOperand::head(factors)])
     }
 
     /// Adds `Σ ln f_t` over the tokens `t` after the key up to the query, for forget gates `f` whose logarithms are
-    /// `[B, H, L]`, one for each of as many queries as keys. Lin et al. 2025 (arXiv 2503.02130).
+    /// `[B, H, L]`, one for each of as many queries as keys. Under a causal mask: keys after the query would gain what
+    /// earlier ones lose. Lin et al. 2025 (arXiv 2503.02130).
     ///
     /// ```
     /// use retrograd::nn::attention::{Rule, Spec, attend};
@@ -132,7 +132,7 @@ impl<T: Real> Rule<T> {
     /// [`Rule::forget`] for queries `[B, H, Lq]` and keys `[B, H, Lk]` whose sums of logarithms, from the first token
     /// on, are given: of the last tokens and of all, where there is a cache.
     pub fn forget_between(queries: Var<T>, keys: Var<T>) -> Rule<T> {
-        Rule::new(Forgotten, [ScoreOperand::Query(queries), ScoreOperand::Key(keys)])
+        Rule::new(Forgotten, [ScoreOperand::query(queries), ScoreOperand::key(keys)])
     }
 
     /// Subtracts `(j - c)² / 2σ²`, with a centre `c` and a deviation `σ` for each query, in tokens; shapes broadcast
@@ -149,6 +149,6 @@ impl<T: Real> Rule<T> {
     /// assert!((far / near - (-2.0f64).exp()).abs() < 1e-12);
     /// ```
     pub fn gaussian(centre: Var<T>, deviation: Var<T>) -> Rule<T> {
-        Rule::new(Window, [ScoreOperand::Query(centre), ScoreOperand::Query(deviation)])
+        Rule::new(Window, [ScoreOperand::query(centre), ScoreOperand::query(deviation)])
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Operands<T: Real> {
     pub key_heads: usize,
     /// The position of query 0, in the positions of the keys.
     pub offset: isize,
+    /// What is added to the positions of the queries, for each sequence or for all.
+    pub shifts: Vec<isize>,
     /// The number of axes of the operands before they were reshaped.
     rank: usize,
     /// What an observer changes in this call.
@@ -51,12 +53,25 @@ impl<T: Real> Operands<T> {
         let (mask, biases, offset) = spec.resolved(sizes);
         let of_rules = Sizes { lk: spec.rule_keys.unwrap_or(sizes.lk), ..sizes };
         for rule in &spec.rules {
-            rule.check(of_rules).map_err(|e| ShapeError { op: "attend", ..e }).or_panic();
+            rule.check(of_rules, v.size(-1))
+                .map_err(|e| ShapeError { op: "attend", ..e })
+                .or_panic();
         }
         let resolved = Spec { mask, biases, ..spec.clone() };
         check_spec(&resolved, sizes.heads).or_panic();
+        let shifts = match &spec.starts {
+            Some(starts) => starts.iter().map(|start| start - offset).collect(),
+            None => vec![0],
+        };
         let (key_heads, change) = (k.size(1), Change::None);
-        Operands { q, k, v, spec: resolved, sizes, key_heads, offset, rank, change }
+        let call =
+            Operands { q, k, v, spec: resolved, sizes, key_heads, offset, shifts, rank, change };
+        let places = call.places();
+        for rule in &call.spec.rules {
+            let checked = rule.check_distances(&places);
+            checked.map_err(|e| ShapeError { op: "attend", ..e }).or_panic();
+        }
+        call
     }
 
     /// The same call on constants, without a sink.
@@ -95,7 +110,8 @@ impl<T: Real> Operands<T> {
     pub fn with(&self, q: &Var<T>, k: &Var<T>, v: &Var<T>, sink: Sink<T>) -> Operands<T> {
         let spec = Spec { sink, ..self.spec.clone() };
         let (q, k, v) = (q.clone(), k.clone(), v.clone());
-        Operands { q, k, v, spec, change: Change::None, ..*self }
+        let shifts = self.shifts.clone();
+        Operands { q, k, v, spec, shifts, change: Change::None, ..*self }
     }
 
     /// The same call on constants, with a constant sink.
@@ -127,6 +143,8 @@ impl<T: Real> Operands<T> {
         );
         call.sizes = Sizes { batch: 1, lq: n, ..self.sizes };
         call.offset += first as isize;
+        call.shifts.truncate(1);
+        call.spec.capture = None;
         call.spec.products = self.spec.products.as_ref().map(|x| part(&x.reshape(all)));
         for bias in &mut call.spec.biases {
             if let Bias::Additive(x) = bias {
@@ -231,7 +249,7 @@ fn check_spec<T: Real>(spec: &Spec<T>, heads: usize) -> Result<()> {
         || !spec.biases.is_empty();
     let linear = spec.normalizer == Normalizer::Linear;
     require(!(linear && changes_scores), op, ErrorKind::Mismatch, || {
-        "the normalizer Linear cannot be combined with a scale, softcap, bias or mixed score heads"
+        "the normalizer Linear cannot be combined with a scale, softcap, bias, rule or mixed score heads"
             .into()
     })?;
     for mix in [&spec.score_mix, &spec.weight_mix].into_iter().flatten() {

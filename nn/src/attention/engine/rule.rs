@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// relative positions. The tiled path computes it and its gradients in memory that is linear in the length.
 ///
 /// A formula is a [`ScoreRule`], written once: its derivatives are those of dual numbers, and the composed path
-/// evaluates it on variables, for gradients of every order.
+/// evaluates it on variables, for gradients of every order. The tiled path takes up to four operands of all rules of a
+/// call together, and one rule of contextual positions.
 ///
 /// ```
 /// use retrograd::nn::attention::{ScoreOperand, PairPositions, Rule, ScoreRule, Spec, attend};
@@ -44,7 +45,7 @@ use std::sync::Arc;
 /// let mut x = || Var::constant(Tensor::<f64>::randn([2, 5, 4], &mut rng));
 /// let (q, k, v) = (x(), x(), x());
 /// let slopes = Var::leaf(Tensor::from([0.5, 1.0])); // one for each head
-/// let spec = Spec::new().causal().rule(Rule::new(Logarithmic, [ScoreOperand::Head(slopes.clone())]));
+/// let spec = Spec::new().causal().rule(Rule::new(Logarithmic, [ScoreOperand::head(slopes.clone())]));
 /// let loss = attend(&q, &k, &v, &spec).square().sum(..);
 /// assert_eq!(*loss.backward().get(&slopes).unwrap().shape(), [2]);
 /// ```
@@ -68,17 +69,73 @@ enum Kind<T: Real> {
 /// The map from `key - query` to an index.
 type Index = Arc<dyn Fn(isize) -> usize + Send + Sync>;
 
-/// An operand of a rule.
+/// An operand of a rule: a value for each head, query, key or distance. Values must be finite.
 #[derive(Clone)]
-pub enum ScoreOperand<T: Real = f32> {
+pub struct ScoreOperand<T: Real = f32> {
+    per: Per,
+    x: Var<T>,
+    /// Of distances.
+    index: Option<Index>,
+}
+
+impl<T: Real> ScoreOperand<T> {
     /// A value for each head, `[H]`.
-    Head(Var<T>),
+    pub fn head(x: Var<T>) -> Self {
+        ScoreOperand { per: Per::Head, x, index: None }
+    }
+
     /// A value for each query; a shape that broadcasts to `[B, H, Lq]`.
-    Query(Var<T>),
+    pub fn query(x: Var<T>) -> Self {
+        ScoreOperand { per: Per::Query, x, index: None }
+    }
+
     /// A value for each key; a shape that broadcasts to `[B, H, Lk]`.
-    Key(Var<T>),
-    /// Values `[H, n]` or `[n]`, with a function from `key - query` to an index of them.
-    Distance(Var<T>, Index),
+    pub fn key(x: Var<T>) -> Self {
+        ScoreOperand { per: Per::Key, x, index: None }
+    }
+
+    /// Values `[H, n]` or `[n]`, of which a pair has that at the index of `key - query`. The function is called for
+    /// the distances of all pairs, also of masked ones.
+    pub fn distance(x: Var<T>, index: impl Fn(isize) -> usize + Send + Sync + 'static) -> Self {
+        ScoreOperand { per: Per::Distance, x, index: Some(Arc::new(index)) }
+    }
+
+    fn with(&self, x: Var<T>) -> Self {
+        ScoreOperand { x, ..self.clone() }
+    }
+
+    /// See [`Rule::resolved`]; `axis` is that of queries, keys or distances.
+    fn resolved(&self, axis: isize, sizes: Sizes, offset: isize) -> Self {
+        let rank = (2 - axis) as usize;
+        let Some(index) = &self.index else {
+            return self.with(match self.per {
+                Per::Head => self.x.reshape([1, sizes.heads, 1]),
+                _ => with_axes(&self.x, rank),
+            });
+        };
+        let n = Per::Distance.len(sizes.lq, sizes.lk);
+        let first = 1 - sizes.lq as isize - offset;
+        let indices = Tensor::from_fn([n], |i| index(first + i[0] as isize) as i64);
+        let x = with_axes(&self.x.index_select(axis, &indices), rank);
+        ScoreOperand::distance(x, move |distance| (distance - first) as usize)
+    }
+
+    /// The values by pair, which broadcast to `[B, H, Lq, Lk]`.
+    fn by_pair(&self, places: &Places) -> Var<T> {
+        let x = &self.x;
+        match (self.per, &self.index) {
+            (Per::Head, _) => x.reshape([1, places.sizes.heads, 1, 1]),
+            (Per::Query, _) => x.unsqueeze(-1),
+            (Per::Key, _) => x.unsqueeze(-2),
+            (Per::Distance, index) => {
+                let count = x.size(-1);
+                let indices = places.indices(index.as_ref().expect("of distances"));
+                let x = x.reshape([x.value().numel() / count.max(1), count]);
+                let shape = [&[x.size(0)], &indices.shape()[..]].concat();
+                x.index_select(1, &indices.flatten()).reshape(shape).transpose(0, 1)
+            }
+        }
+    }
 }
 
 /// The positions of a call.
@@ -92,7 +149,7 @@ pub(crate) struct Places {
 
 impl Places {
     fn query(&self, batch: usize, i: usize) -> isize {
-        i as isize + self.offset + self.shifts[batch.min(self.shifts.len() - 1)]
+        i as isize + self.offset + self.shifts[batch]
     }
 
     fn key(&self, j: usize) -> isize {
@@ -107,6 +164,24 @@ impl Places {
             index(self.key(i[2]) - self.query(i[0], i[1])) as i64
         })
     }
+
+    /// The same for the scores of all heads, `[B, H, Lq, Lk]`.
+    fn indices_of_heads(&self, index: &Index) -> Tensor<i64> {
+        let Sizes { batch, heads, lq, lk } = self.sizes;
+        self.indices(index).unsqueeze(1).broadcast_to([batch, heads, lq, lk])
+    }
+
+    /// All distances from a query to a key, and those in between.
+    fn distances(&self) -> std::ops::Range<isize> {
+        let Sizes { lq, lk, .. } = self.sizes;
+        let first = (0..self.shifts.len()).map(|b| self.query(b, 0));
+        match (lq, lk, first.clone().min(), first.max()) {
+            (1.., 1.., Some(first), Some(last)) => {
+                self.key(0) - last - lq as isize + 1..self.key(lk - 1) - first + 1
+            }
+            _ => 0..0,
+        }
+    }
 }
 
 impl<T: Real> Rule<T> {
@@ -118,23 +193,50 @@ impl<T: Real> Rule<T> {
         Rule { operands: operands.into(), kind: Kind::Formula(Arc::new(ByFormula::<R, N>(rule))) }
     }
 
-    /// Adds `a_i · r_c` to the products of queries and keys, before the scale, with vectors `a` that broadcast to
-    /// `[B, H, Lq, D]`, and of the vectors `r` `[H, n, D]` or `[n, D]` that at the index `c` of `key - query`.
+    /// Adds `a_i · r[index(j - i)]` to the products of queries `i` and keys `j`, before the scale and the softcap, with
+    /// vectors `a` that broadcast to `[B, H, Lq, D]`, and vectors `r` `[H, n, D]` or `[n, D]`. Shaw et al. 2018 (arXiv
+    /// 1803.02155); Huang et al. 2018 (arXiv 1809.04281).
+    ///
+    /// ```
+    /// use retrograd::nn::attention::{Rule, Spec, attend_all};
+    /// use retrograd::prelude::*;
+    /// let mut rng = Rng::new(1);
+    /// let x = Var::constant(Tensor::<f64>::randn([1, 3, 2], &mut rng));
+    /// let r = Var::leaf(Tensor::from([[1.0, 0.0], [0.0, 0.0]])); // of the key before, and of others
+    /// let rule = Rule::relative_products(x.clone(), r, |away| usize::from(away != -1));
+    /// let by = |spec: Spec<f64>| attend_all(&x, &x, &x, &spec.scale(1.0)).scores;
+    /// let added = by(Spec::new().rule(rule)) - by(Spec::new());
+    /// let first = |i: usize| x.value().at(&[0, i, 0]);
+    /// assert!((added.value().at(&[0, 2, 1]) - first(2)).abs() < 1e-12);
+    /// assert_eq!(added.value().at(&[0, 2, 0]), 0.0);
+    /// ```
     pub fn relative_products(
         a: Var<T>,
         r: Var<T>,
         index: impl Fn(isize) -> usize + Send + Sync + 'static,
     ) -> Rule<T> {
-        let operands = vec![ScoreOperand::Query(a), ScoreOperand::Distance(r, Arc::new(index))];
+        let operands = vec![ScoreOperand::query(a), ScoreOperand::distance(r, index)];
         Rule { operands, kind: Kind::Products }
     }
 
-    /// Adds to the values of keys, of the vectors `r` `[H, n, Dv]` or `[n, Dv]`, that at the index of `key - query`.
+    /// Adds `r[index(j - i)]` to the values of the keys `j` that query `i` reads: `o_i = Σ_j w_ij (v_j + r[index(j - i)])`,
+    /// with vectors `r` `[H, n, Dv]` or `[n, Dv]`. Shaw et al. 2018 (arXiv 1803.02155).
+    ///
+    /// ```
+    /// use retrograd::nn::attention::{Rule, Spec, attend};
+    /// use retrograd::prelude::*;
+    /// let q = Var::constant(Tensor::<f64>::zeros([1, 2, 3])); // equal weights
+    /// let v = Var::constant(Tensor::zeros([1, 2, 1]));
+    /// let r = Var::leaf(Tensor::from([[8.0], [2.0]])); // of the own token, and of others
+    /// let rule = Rule::relative_values(r, |away| usize::from(away != 0));
+    /// let y = attend(&q, &q, &v, &Spec::new().causal().rule(rule));
+    /// assert_eq!(y.value().to_vec(), [8.0, 5.0]);
+    /// ```
     pub fn relative_values(
         r: Var<T>,
         index: impl Fn(isize) -> usize + Send + Sync + 'static,
     ) -> Rule<T> {
-        Rule { operands: vec![ScoreOperand::Distance(r, Arc::new(index))], kind: Kind::Values }
+        Rule { operands: vec![ScoreOperand::distance(r, index)], kind: Kind::Values }
     }
 
     /// Adds to the score of a key the value at its contextual position, of the values `[B, H, Lq, n]` of each query
@@ -151,7 +253,7 @@ impl<T: Real> Rule<T> {
     /// assert_eq!(scores.value().select(2, 0).to_vec(), [2.5, 1.0, 0.5]);
     /// ```
     pub fn contextual(by_position: Var<T>) -> Rule<T> {
-        Rule { operands: vec![ScoreOperand::Query(by_position)], kind: Kind::Contextual }
+        Rule { operands: vec![ScoreOperand::query(by_position)], kind: Kind::Contextual }
     }
 
     /// Whether operands have vectors.
@@ -159,55 +261,69 @@ impl<T: Real> Rule<T> {
         !matches!(self.kind, Kind::Formula(_))
     }
 
+    /// Whether it is a rule of contextual positions, of which a call can have one.
+    pub(crate) fn is_contextual(&self) -> bool {
+        matches!(self.kind, Kind::Contextual)
+    }
+
     /// The variables of the operands.
     pub(crate) fn vars(&self) -> impl Iterator<Item = &Var<T>> {
-        self.operands.iter().map(ScoreOperand::var)
+        self.operands.iter().map(|operand| &operand.x)
+    }
+
+    fn map_operands(&self, f: impl FnMut(&ScoreOperand<T>) -> ScoreOperand<T>) -> Rule<T> {
+        Rule { operands: self.operands.iter().map(f).collect(), kind: self.kind.clone() }
     }
 
     /// The rule with other variables.
     pub(crate) fn map(&self, mut f: impl FnMut(&Var<T>) -> Var<T>) -> Rule<T> {
-        let operands = self.operands.iter().map(|operand| operand.with(f(operand.var())));
-        Rule { operands: operands.collect(), kind: self.kind.clone() }
+        self.map_operands(|operand| operand.with(f(&operand.x)))
+    }
+
+    /// The axis of queries, keys or distances in operands.
+    fn axis(&self) -> isize {
+        if self.has_vectors() { -2 } else { -1 }
     }
 
     /// The rule for some of the queries of the first sequence.
     pub(crate) fn rows(&self, first: usize, n: usize) -> Rule<T> {
-        let axis = if self.has_vectors() { -2 } else { -1 };
-        let operands = self.operands.iter().map(|operand| {
-            let mut x = operand.var().clone();
-            let by_sequence = matches!(operand, ScoreOperand::Query(_) | ScoreOperand::Key(_));
+        let axis = self.axis();
+        self.map_operands(|operand| {
+            let mut x = operand.x.clone();
+            let by_sequence = matches!(operand.per, Per::Query | Per::Key);
             if by_sequence && x.rank() as isize + axis == 2 && x.size(0) > 1 {
                 x = x.narrow(0, 0, 1);
             }
-            if matches!(operand, ScoreOperand::Query(_)) && x.size(axis) > 1 {
+            if operand.per == Per::Query && x.size(axis) > 1 {
                 x = x.narrow(axis, first, n);
             }
             operand.with(x)
-        });
-        Rule { operands: operands.collect(), kind: self.kind.clone() }
+        })
     }
 
     /// The rule with operands of the shapes that the kernels take, up to broadcasting.
     pub(crate) fn resolved(&self, sizes: Sizes, offset: isize) -> Rule<T> {
-        let axis = if self.has_vectors() { -2 } else { -1 };
-        let operands = self.operands.iter().map(|operand| operand.resolved(axis, sizes, offset));
-        Rule { operands: operands.collect(), kind: self.kind.clone() }
+        self.map_operands(|operand| operand.resolved(self.axis(), sizes, offset))
+    }
+
+    /// The shapes of the operands of a resolved rule for all sequences and heads.
+    pub(crate) fn shapes(
+        &self,
+        Sizes { batch, heads, lq, lk }: Sizes,
+    ) -> impl Iterator<Item = Vec<usize>> + '_ {
+        let width = usize::from(self.has_vectors());
+        self.operands.iter().map(move |ScoreOperand { per, x, .. }| {
+            [&[batch, heads, per.len(lq, lk)], &x.shape()[x.rank() - width..]].concat()
+        })
     }
 
     /// The operands of a resolved rule, broadcast to all sequences and heads.
-    pub(crate) fn tensors<'a>(
-        &'a self,
-        values: &'a [Tensor<T>],
-        Sizes { batch, heads, lq, lk }: Sizes,
-    ) -> Vec<(Per, Tensor<T>)> {
-        let width = usize::from(self.has_vectors());
-        let tensors = self.operands.iter().zip(values).map(|(operand, x)| {
-            let per = operand.per();
-            let mut shape = vec![batch, heads, per.len(lq, lk)];
-            shape.extend_from_slice(&x.shape()[x.rank() - width..]);
-            let x = x.broadcast_to(&shape[..]);
+    pub(crate) fn tensors(&self, values: &[Tensor<T>], sizes: Sizes) -> Vec<(Per, Tensor<T>)> {
+        let all = self.operands.iter().zip(values).zip(self.shapes(sizes));
+        let tensors = all.map(|((operand, x), shape)| {
+            let x = x.broadcast_to(shape);
             let in_rows = x.layout().strides().last() == Some(&1);
-            (per, if in_rows { x } else { x.contiguous() })
+            (operand.per, if in_rows { x } else { x.contiguous() })
         });
         tensors.collect()
     }
@@ -228,7 +344,7 @@ impl<T: Real> Rule<T> {
 
     /// The scores `[B, H, Lq, Lk]` by the rule, in ordinary operations, for the pairs to `keep`.
     pub(crate) fn scores(&self, s: &Var<T>, keep: &Tensor<bool>, places: &Places) -> Var<T> {
-        if let Kind::Contextual = self.kind {
+        if self.is_contextual() {
             return s + self.by_position(s, keep);
         }
         let Kind::Formula(formula) = &self.kind else { return s.clone() };
@@ -244,142 +360,93 @@ impl<T: Real> Rule<T> {
 
     /// The values at the contextual positions of scores `[B, H, Lq, Lk]`.
     fn by_position(&self, s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
-        let values = self.operands[0].var();
-        let last = values.size(-1) - 1;
+        let values = &self.operands[0].x;
+        let last = T::from_f64((values.size(-1) - 1) as f64);
         let gates = s.sigmoid().masked_fill(&!keep, T::ZERO);
         let position = gates.flip(-1).cumsum(-1).flip(-1);
-        let position = position.minimum(&Var::constant(Tensor::scalar(T::from_f64(last as f64))));
-        let shape = [&s.shape()[..3], &[last + 1]].concat();
+        let position = position.minimum(&Var::constant(Tensor::scalar(last)));
+        let shape = [&s.shape()[..3], &[values.size(-1)]].concat();
         let values = with_axes(values, 4).broadcast_to(shape);
         let at = |x: &Tensor<T>| {
             let index = Tensor::from_fn(*x.shape(), |i| x.at(i).to_f64() as i64);
             values.gather(-1, &index)
         };
-        let (below, above) = (position.value().floor(), position.value().ceil());
-        let share = position - Var::constant(below.clone());
+        let below = position.value().floor();
+        let above = (&below + T::ONE).minimum(&Tensor::scalar(last));
         let low = at(&below);
-        &low + share * (at(&above) - &low)
+        &low + (position - Var::constant(below)) * (at(&above) - &low)
     }
 
     /// What the rule adds to the products of queries and keys, in ordinary operations.
     pub(crate) fn products(&self, places: &Places) -> Option<Var<T>> {
-        let (Kind::Products, [ScoreOperand::Query(a), ScoreOperand::Distance(r, index)]) =
-            (&self.kind, &self.operands[..])
-        else {
-            return None;
-        };
-        let Sizes { batch, heads, lq, lk } = places.sizes;
-        let a = with_axes(a, 4).broadcast_to([batch, heads, lq, a.size(-1)]);
-        let by_distance = a.matmul(&with_axes(r, 4).t());
-        let index = places.indices(index).unsqueeze(1).broadcast_to([batch, heads, lq, lk]);
-        Some(by_distance.gather(-1, &index))
+        let (Kind::Products, [a, r]) = (&self.kind, &self.operands[..]) else { return None };
+        let Sizes { batch, heads, lq, .. } = places.sizes;
+        let a = with_axes(&a.x, 4).broadcast_to([batch, heads, lq, a.x.size(-1)]);
+        let index = places.indices_of_heads(r.index.as_ref()?);
+        Some(a.matmul(&with_axes(&r.x, 4).t()).gather(-1, &index))
     }
 
     /// What the rule adds to the outputs of weights `[B, H, Lq, Lk]`, in ordinary operations.
     pub(crate) fn values(&self, weights: &Var<T>, places: &Places) -> Option<Var<T>> {
-        let (Kind::Values, [ScoreOperand::Distance(r, index)]) = (&self.kind, &self.operands[..])
-        else {
-            return None;
-        };
-        let Sizes { batch, heads, lq, lk } = places.sizes;
-        let index = places.indices(index).unsqueeze(1).broadcast_to([batch, heads, lq, lk]);
-        let none = Var::constant(Tensor::zeros([batch, heads, lq, r.size(-2)]));
-        Some(none.scatter_add(-1, &index, weights).matmul(&with_axes(r, 4)))
+        let (Kind::Values, [r]) = (&self.kind, &self.operands[..]) else { return None };
+        let Sizes { batch, heads, lq, .. } = places.sizes;
+        let index = places.indices_of_heads(r.index.as_ref()?);
+        let none = Var::constant(Tensor::zeros([batch, heads, lq, r.x.size(-2)]));
+        Some(none.scatter_add(-1, &index, weights).matmul(&with_axes(&r.x, 4)))
     }
 
-    /// An error if an operand does not fit a call.
-    pub(crate) fn check(&self, sizes: Sizes) -> Result<()> {
+    /// An error if a distance of a call has no value.
+    pub(crate) fn check_distances(&self, places: &Places) -> Result<()> {
+        for operand in &self.operands {
+            let Some(index) = &operand.index else { continue };
+            let n = operand.x.size(self.axis());
+            for distance in places.distances() {
+                require(index(distance) < n, "rule", ErrorKind::Value, || {
+                    let at = index(distance);
+                    format!(
+                        "{self:?}: index {at} for the distance {distance} from query to key, of {n} values"
+                    )
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An error if an operand does not fit a call whose values have this width.
+    pub(crate) fn check(&self, sizes: Sizes, value_width: usize) -> Result<()> {
         let width = usize::from(self.has_vectors());
         let Sizes { batch, heads, lq, lk } = sizes;
-        for operand in &self.operands {
-            let x = operand.var();
-            let all = [batch, heads, operand.per().len(lq, lk)];
+        for (n, ScoreOperand { per, x, .. }) in self.operands.iter().enumerate() {
+            let all = [batch, heads, per.len(lq, lk)];
             let mut axes = x.shape().iter().rev().skip(width).zip(all.iter().rev());
-            let fits = match operand {
-                ScoreOperand::Head(_) => *x.shape() == [heads] || *x.shape() == [1, heads, 1],
-                ScoreOperand::Distance(..) => {
-                    let of_heads =
-                        x.rank() < 2 + width || [1, heads].contains(&x.size(-2 - width as isize));
-                    (1 + width..=3 + width).contains(&x.rank()) && of_heads
+            let has_rank = (1 + width..=3 + width).contains(&x.rank());
+            let fits = match per {
+                Per::Head => *x.shape() == [heads] || *x.shape() == [1, heads, 1],
+                Per::Distance => {
+                    // Three axes after it was resolved.
+                    let mut outer = x.shape().iter().rev().skip(width + 1);
+                    let of_heads = outer.next().is_none_or(|&n| n == 1 || n == heads);
+                    has_rank && of_heads && outer.all(|&n| n == 1)
                 }
-                _ => {
-                    let sizes_fit = axes.all(|(&have, &want)| have == want || have == 1);
-                    (1 + width..=3 + width).contains(&x.rank()) && sizes_fit
-                }
+                _ => has_rank && axes.all(|(&have, &want)| have == want || have == 1),
             };
-            require(fits, "rule", ErrorKind::Mismatch, || {
+            let widths = match &self.kind {
+                Kind::Formula(_) => true,
+                Kind::Products => x.size(-1) == self.operands[0].x.size(-1),
+                Kind::Values => x.size(-1) == value_width,
+                Kind::Contextual => x.size(-1) > 0,
+            };
+            require(fits && widths, "rule", ErrorKind::Mismatch, || {
                 format!(
-                    "{self:?}: values {:?} by {:?} for {batch} sequences, {heads} heads, {lq} queries \
-                     and {lk} keys",
+                    "{self:?}: operand {} by {} {:?} for {batch} sequences, {heads} heads, {lq} queries \
+                     and {lk} keys with values of width {value_width}",
+                    n + 1,
+                    format!("{per:?}").to_lowercase(),
                     x.shape(),
-                    operand.per()
                 )
             })?;
         }
         Ok(())
-    }
-}
-
-impl<T: Real> ScoreOperand<T> {
-    fn var(&self) -> &Var<T> {
-        match self {
-            ScoreOperand::Head(x)
-            | ScoreOperand::Query(x)
-            | ScoreOperand::Key(x)
-            | ScoreOperand::Distance(x, _) => x,
-        }
-    }
-
-    fn with(&self, x: Var<T>) -> ScoreOperand<T> {
-        match self {
-            ScoreOperand::Head(_) => ScoreOperand::Head(x),
-            ScoreOperand::Query(_) => ScoreOperand::Query(x),
-            ScoreOperand::Key(_) => ScoreOperand::Key(x),
-            ScoreOperand::Distance(_, index) => ScoreOperand::Distance(x, index.clone()),
-        }
-    }
-
-    fn per(&self) -> Per {
-        match self {
-            ScoreOperand::Head(_) => Per::Head,
-            ScoreOperand::Query(_) => Per::Query,
-            ScoreOperand::Key(_) => Per::Key,
-            ScoreOperand::Distance(..) => Per::Distance,
-        }
-    }
-
-    /// See [`Rule::resolved`]; `axis` is that of queries, keys or distances.
-    fn resolved(&self, axis: isize, sizes: Sizes, offset: isize) -> ScoreOperand<T> {
-        let rank = (2 - axis) as usize;
-        let ScoreOperand::Distance(x, index) = self else {
-            let x = self.var();
-            let by_head = matches!(self, ScoreOperand::Head(_));
-            return self.with(if by_head {
-                x.reshape([1, sizes.heads, 1])
-            } else {
-                with_axes(x, rank)
-            });
-        };
-        let n = Per::Distance.len(sizes.lq, sizes.lk);
-        let first = 1 - sizes.lq as isize - offset;
-        let indices = Tensor::from_fn([n], |i| index(first + i[0] as isize) as i64);
-        let x = with_axes(&x.index_select(axis, &indices), rank);
-        ScoreOperand::Distance(x, Arc::new(move |distance| (distance - first) as usize))
-    }
-
-    /// The values by pair, which broadcast to `[B, H, Lq, Lk]`.
-    fn by_pair(&self, places: &Places) -> Var<T> {
-        match self {
-            ScoreOperand::Head(x) => x.reshape([1, places.sizes.heads, 1, 1]),
-            ScoreOperand::Query(x) => x.unsqueeze(-1),
-            ScoreOperand::Key(x) => x.unsqueeze(-2),
-            ScoreOperand::Distance(x, index) => {
-                let indices = places.indices(index);
-                let x = x.reshape([x.value().numel() / x.size(-1).max(1), x.size(-1)]);
-                let shape = [&[x.size(0)], &indices.shape()[..]].concat();
-                x.index_select(1, &indices.flatten()).reshape(shape).transpose(0, 1)
-            }
-        }
     }
 }
 
@@ -409,7 +476,7 @@ impl<T: Real, R: ScoreRule<T, N>, const N: usize> Formula<T> for ByFormula<R, N>
         let terms = Terms::default();
         let name = |name| -> Expr<T, _> { terms.name(name) };
         let at = PairPositions { query: name("i"), key: name("j") };
-        let operands = std::array::from_fn(|n| name(["a", "b", "c", "d"][n.min(3)]));
+        let operands = std::array::from_fn(|n| name(["a", "b", "c", "d", "e", "f"][n.min(5)]));
         (R::NAME, terms.print(self.0.score(name("s"), operands, at)))
     }
 

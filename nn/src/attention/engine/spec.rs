@@ -83,7 +83,7 @@ pub enum Path {
 /// With `p` the position of a query and `j` the position of a key, in this order:
 ///
 /// ```text
-/// s = scale · q·k            scale 1/√Dk unless given; variants may add to q·k before
+/// s = scale · q·k            scale 1/√Dk unless given; variants and relative products add to q·k before
 /// s = c · tanh(s / c)        if there is a softcap c
 /// s = s + bias(h, p, j)      for every bias
 /// s = rule(s, p, j)          for every rule, with operands of its own
@@ -91,7 +91,7 @@ pub enum Path {
 /// w = normalize(s where mask(p, j), sink)
 /// w = dropout(w)
 /// w = W · w                  over heads, if weight heads are mixed
-/// o = w · v
+/// o = w · v                  with relative values, w · (v + r)
 /// ```
 ///
 /// If heads are mixed and their masks differ: a pair that is masked for a head, or has a score of
@@ -240,7 +240,8 @@ impl<T: Real> Spec<T> {
         self
     }
 
-    /// Adds a rule of scores. Several rules are applied in the order in which they were added.
+    /// Adds a rule of scores. Several formulas are applied in the order in which they were added. Rules do not apply to
+    /// keys that a variant learns, such as those of [`MemoryAttention`](super::super::MemoryAttention).
     pub fn rule(mut self, rule: Rule<T>) -> Self {
         self.rules.push(rule);
         self
@@ -512,6 +513,7 @@ impl<T: Real> Spec<T> {
 
     /// The reason why the tiled path does not support this spec; `None` if it does.
     pub fn needs_composed(&self) -> Option<&'static str> {
+        let contextual = self.rules.iter().filter(|rule| rule.is_contextual()).count();
         let reasons = [
             (self.normalizer != Normalizer::Softmax, "the normalizer needs whole rows"),
             (self.score_mix.is_some() || self.weight_mix.is_some(), "heads are mixed"),
@@ -522,7 +524,8 @@ impl<T: Real> Spec<T> {
                 "a rule needs positions by sequence or of a cache",
             ),
             (!self.rules.is_empty() && self.rule_keys.is_some(), "a rule is not for all keys"),
-            (self.operands() > MAX_OPERANDS, "rules have many operands"),
+            (self.operands() > MAX_OPERANDS, "rules have more than four operands"),
+            (contextual > 1, "two rules have contextual positions"),
             (self.capture.is_some(), "weights are captured"),
         ];
         reasons.into_iter().find(|(true_, _)| *true_).map(|(_, why)| why)

@@ -175,9 +175,8 @@ impl<T: Real> Fused<T, 2> for Attention<T> {
         let Vjp { dq, dk, dv, dsink, operands } = vjp;
         let mut grads = InputGrads::of(q, || dq).and(k, || dk).and(v, || dv);
         grads = grads.and(&self.sink, || dsink.expect("there are sinks"));
-        for ((slot, x), gradient) in self.of_rules.iter().zip(&values).zip(operands) {
-            let [batch, heads, _] = gradient.shape()[..] else { unreachable!("three axes") };
-            let shape = [&[batch, heads], &x.shape()[2..]].concat();
+        let shapes = self.call.spec.rules.iter().flat_map(|rule| rule.shapes(self.call.sizes));
+        for ((slot, shape), gradient) in self.of_rules.iter().zip(shapes).zip(operands) {
             grads = grads.and(slot, || gradient.reshape(shape));
         }
         grads

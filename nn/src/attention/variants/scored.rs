@@ -37,7 +37,34 @@ pub struct ScoredAttention<T: Real, R> {
     pub rule: R,
 }
 
-/// A module that gives the rule of the scores of a call. [`ScoredAttention`] has an example.
+/// A module that gives the rule of the scores of a call.
+///
+/// ```
+/// use retrograd::nn::attention::*;
+/// use retrograd::nn::{Param, Visitor};
+/// use retrograd::prelude::*;
+///
+/// /// Scores times a number for each head, which is never negative.
+/// struct Positive(Param);
+/// impl Module for Positive {
+///     fn visit(&self, v: &mut Visitor<'_, f32>) {
+///         v.param("root", &self.0);
+///     }
+/// }
+/// impl LearnedRule<f32> for Positive {
+///     fn rule(&self, _: &RuleCx<'_, f32>, _: &mut Pass) -> Rule {
+///         Rule::temperature(self.0.to_var().square())
+///     }
+/// }
+///
+/// let mut rng = Rng::new(1);
+/// let projections = Projections::new(HeadSizes::new(8, 2), &mut rng);
+/// let attention = ScoredAttention::new(projections, Positive(Param::new(Tensor::ones([2]))));
+/// let x = Var::constant(Tensor::randn([3, 8], &mut rng));
+/// let plain = attention.projections.forward(&x, Mask::causal(), &mut Pass::eval());
+/// let y = attention.forward(&x, Mask::causal(), &mut Pass::eval());
+/// assert!((y - plain).value().abs().max(..).item() < 1e-5);
+/// ```
 pub trait LearnedRule<T: Real>: Module<T> {
     /// A value for each head and token, `[.., H, L]`, of `x` `[.., L, width]`: it is kept with the keys of a cache.
     fn of_tokens(&self, _x: &Var<T>, _pass: &mut Pass) -> Option<Var<T>> {
@@ -163,8 +190,8 @@ impl<T: Real> LearnedRule<T> for LearnedTemperature<T> {
     }
 }
 
-/// The forget gates of a forgetting transformer, `f = σ(W x + b)` for each head and token ([`Rule::forget`]):
-/// parameters `fgate_proj.weight` `[H, width]` and `fgate_proj.bias` `[H]`. Lin et al. 2025 (arXiv 2503.02130).
+/// The forget gates of a forgetting transformer, `f = σ(W x + b)` for each head and token ([`Rule::forget`]), for causal
+/// masks: parameters `fgate_proj.weight` `[H, width]` and `fgate_proj.bias` `[H]`. Lin et al. 2025 (arXiv 2503.02130).
 #[derive(Clone, Debug)]
 pub struct ForgetGates<T: Real = f32> {
     /// The projection to the logits of the gates.

@@ -195,8 +195,12 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
         let [dq, dk, dv] = [dq, dk, dv].map(|x| x.grid(batch, key_heads));
         let mut operands: Vec<Vec<&mut [T]>> = dq.iter().map(|_| Vec::new()).collect();
         for x in of_rules {
-            let part = (x.len() / (batch * key_heads).max(1)).max(1);
-            operands.iter_mut().zip(x.chunks_mut(part)).for_each(|(all, part)| all.push(part));
+            let (part, mut rest) = (x.len() / operands.len().max(1), &mut x[..]);
+            for all in &mut operands {
+                let (mine, others) = rest.split_at_mut(part);
+                all.push(mine);
+                rest = others;
+            }
         }
         let tasks: Vec<_> = dq.into_iter().zip(dk).zip(dv).zip(operands).zip(0..).collect();
         par::each(tasks, group * lq * lk, self.sizes.cost(3), |((((dq, dk), dv), of_rules), i)| {

@@ -52,12 +52,12 @@ impl<T: Real> TileRule<T> for Contextual<'_, T> {
         CARRY
     }
 
-    fn scan(&self, tile: &Tile, s: &TileBuffer<T>, carry: &mut [T]) {
+    fn scan(&self, tile: &Tile, s: &TileBuffer<T>, carry: &mut [f64]) {
         let mut gates = TileBuffer::new();
         T::dispatch(settings::level(), Gates { tile, s, gates: &mut gates });
         for (row, carry) in gates.0.chunks(TILE).zip(carry.chunks_mut(CARRY)) {
             for &gate in &row[..tile.cols.len()] {
-                carry[0] += gate;
+                carry[0] += gate.to_f64();
             }
         }
     }
@@ -67,21 +67,20 @@ impl<T: Real> TileRule<T> for Contextual<'_, T> {
         tile: &Tile,
         s: &mut TileBuffer<T>,
         derivatives: &mut [TileBuffer<T>],
-        carry: &mut [T],
+        carry: &mut [f64],
     ) {
         let mut gates = TileBuffer::new();
         T::dispatch(settings::level(), Gates { tile, s, gates: &mut gates });
         let n = self.0.size(-1);
-        let last = T::from_f64((n - 1) as f64);
+        let last = (n - 1) as f64;
         for (i, carry) in carry.chunks_mut(CARRY).enumerate() {
             let values = self.row(tile, i);
             for at in i * TILE..i * TILE + tile.cols.len() {
                 let position = carry[0] - carry[1];
-                carry[1] += gates.0[at];
-                // Rounding may leave less than 0.
-                let inside = position > T::ZERO && position < last;
-                let end = if position < last { T::ZERO } else { last };
-                let position = if inside { position } else { end };
+                carry[1] += gates.0[at].to_f64();
+                // Rounding may leave less than 0. A NaN stays one.
+                let inside = !(position <= 0.0 || position >= last);
+                let position = T::from_f64(position.clamp(0.0, last));
                 let (below, above) = parts(position, n);
                 let slope = if below + 1 < n { values[below + 1] - values[below] } else { T::ZERO };
                 s.0[at] += values[below] + above * slope;
@@ -100,7 +99,7 @@ impl<T: Real> TileRule<T> for Contextual<'_, T> {
         g: &mut TileBuffer<T>,
         derivatives: &[TileBuffer<T>],
         into: &mut [&mut [T]],
-        carry: &mut [T],
+        carry: &mut [f64],
     ) {
         let [positions, slopes, of_gates] = derivatives else { unreachable!("three buffers") };
         let n = self.0.size(-1);
@@ -114,10 +113,12 @@ impl<T: Real> TileRule<T> for Contextual<'_, T> {
                     if below + 1 < n {
                         into[below + 1] += gradient * above;
                     }
-                    carry[2] += gradient * slopes.0[at];
+                    carry[2] += (gradient * slopes.0[at]).to_f64();
                 }
                 // The gate of a masked pair is 0, and so is its derivative.
-                g.0[at] += carry[2] * of_gates.0[at];
+                if of_gates.0[at] != T::ZERO {
+                    g.0[at] += T::from_f64(carry[2]) * of_gates.0[at];
+                }
             }
         }
     }

@@ -107,7 +107,7 @@ impl<T: Real> TileRule<T> for Products<'_, T> {
         true
     }
 
-    fn scores(&self, tile: &Tile, s: &mut TileBuffer<T>, _: &mut [TileBuffer<T>], _: &mut [T]) {
+    fn scores(&self, tile: &Tile, s: &mut TileBuffer<T>, _: &mut [TileBuffer<T>], _: &mut [f64]) {
         let (a, r, _) = self.operands(tile);
         Band::products(tile, a, r).add_to(tile, s);
     }
@@ -118,11 +118,11 @@ impl<T: Real> TileRule<T> for Products<'_, T> {
         g: &mut TileBuffer<T>,
         _: &[TileBuffer<T>],
         into: &mut [&mut [T]],
-        _: &mut [T],
+        _: &mut [f64],
     ) {
         let [da, dr] = into else { unreachable!("two operands") };
         let ((a, r, band), g) = (self.operands(tile), Band::of(tile, g));
-        add_product(g.matrix(tile), r, false, rows_of(da, tile.rows.clone(), a.cols));
+        add_product(g.matrix(tile), r, true, rows_of(da, tile.rows.clone(), a.cols));
         add_product(g.matrix(tile).t(), a, tile.partial, rows_of(dr, band, a.cols));
     }
 }
@@ -144,7 +144,7 @@ impl<T: Real> TileRule<T> for Values<'_, T> {
     }
 
     fn outputs(&self, tile: &Tile, p: &TileBuffer<T>, out: MatMut<'_, T>) {
-        add_product(Band::of(tile, p).matrix(tile), self.operand(tile), false, out);
+        add_product(Band::of(tile, p).matrix(tile), self.operand(tile), true, out);
     }
 
     fn weight_gradients(&self, tile: &Tile, g: MatRef<'_, T>, dp: &mut TileBuffer<T>) {

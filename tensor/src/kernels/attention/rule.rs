@@ -124,7 +124,7 @@ pub enum Per {
     Query,
     /// Each key: `Lk` values.
     Key,
-    /// Each distance from a query `i` to a key `j`: `Lq + Lk - 1` values, that of `j - i` at index
+    /// Each distance from a query `i` to a key `j`: `Lq + Lk - 1` values, or none without a pair, that of `j - i` at index
     /// `j - i + Lq - 1`.
     Distance,
 }
@@ -136,7 +136,8 @@ impl Per {
             Per::Head => 1,
             Per::Query => lq,
             Per::Key => lk,
-            Per::Distance => (lq + lk).saturating_sub(1),
+            Per::Distance if lq * lk == 0 => 0,
+            Per::Distance => lq + lk - 1,
         }
     }
 
@@ -158,7 +159,8 @@ impl Per {
     }
 }
 
-/// A part of attention that changes scores, or adds to outputs, and has operands of its own: made by
+/// A part of attention that changes scores, or adds to outputs, and has operands of its own. Its methods are those that the
+/// kernels call; it is made by
 /// [`by_formula`], [`relative_products`](super::relative_products),
 /// [`relative_values`](super::relative_values) and [`contextual_positions`](super::contextual_positions).
 pub trait TileRule<T: Real>: Sync {
@@ -172,20 +174,20 @@ pub trait TileRule<T: Real>: Sync {
     fn buffers(&self) -> usize {
         0
     }
-    /// The number of values that are carried from tile to tile for each query, from keys first to last; 0 at first.
+    /// The number of sums that are carried from tile to tile for each query, from keys first to last; 0 at first.
     /// If there are any, [`TileRule::scan`] sees all tiles before [`TileRule::scores`] does.
     fn carry(&self) -> usize {
         0
     }
     /// Reads the scores of a tile, and updates what is carried for its queries.
-    fn scan(&self, _tile: &Tile, _s: &TileBuffer<T>, _carry: &mut [T]) {}
+    fn scan(&self, _tile: &Tile, _s: &TileBuffer<T>, _carry: &mut [f64]) {}
     /// Replaces the scores `s` of a tile, and writes their derivatives into the buffers, if there are any.
     fn scores(
         &self,
         _tile: &Tile,
         _s: &mut TileBuffer<T>,
         _derivatives: &mut [TileBuffer<T>],
-        _carry: &mut [T],
+        _carry: &mut [f64],
     ) {
     }
     /// Adds to the gradients of the operands, from the gradients `g` of the scores, and replaces `g` by the
@@ -196,7 +198,7 @@ pub trait TileRule<T: Real>: Sync {
         _g: &mut TileBuffer<T>,
         _derivatives: &[TileBuffer<T>],
         _into: &mut [&mut [T]],
-        _carry: &mut [T],
+        _carry: &mut [f64],
     ) {
     }
     /// Adds to the outputs of the queries of a tile, whose weights are `p`.
@@ -246,7 +248,7 @@ impl<T: Real, R: ScoreRule<T, N>, const N: usize> TileRule<T> for ByFormula<'_, 
         tile: &Tile,
         s: &mut TileBuffer<T>,
         derivatives: &mut [TileBuffer<T>],
-        _: &mut [T],
+        _: &mut [f64],
     ) {
         let operands = self.operands.map(|(per, x)| (per, of_head(x, tile)));
         let (rule, lq, offset) = (self.rule, self.lq, self.offset);
@@ -260,7 +262,7 @@ impl<T: Real, R: ScoreRule<T, N>, const N: usize> TileRule<T> for ByFormula<'_, 
         g: &mut TileBuffer<T>,
         derivatives: &[TileBuffer<T>],
         into: &mut [&mut [T]],
-        _: &mut [T],
+        _: &mut [f64],
     ) {
         gradients(&self.operands.map(|(per, _)| per), self.lq, tile, g, derivatives, into);
     }

@@ -98,8 +98,8 @@ impl<T: Real> Kernel<T> for Cap<'_, T> {
 pub(super) struct OfRules<T> {
     /// Buffers for the derivatives of each rule; none in the forward pass.
     pub buffers: Vec<Vec<TileBuffer<T>>>,
-    /// What each rule carries for each query of the task.
-    pub carry: Vec<Vec<T>>,
+    /// What each rule carries for each query of the task. At most one rule does.
+    pub carry: Vec<Vec<f64>>,
     /// The index of the first query of the tile among those of the task.
     pub first: usize,
     /// Whether the tiles are only scanned.
@@ -112,8 +112,10 @@ impl<T: Real> OfRules<T> {
         for rule in rules {
             let n = if derivatives { rule.buffers() } else { 0 };
             buffers.push(std::iter::repeat_with(TileBuffer::new).take(n).collect());
-            carry.push(vec![T::ZERO; queries * rule.carry()]);
+            carry.push(vec![0.0; queries * rule.carry()]);
         }
+        let carrying = carry.iter().filter(|carry: &&Vec<f64>| !carry.is_empty()).count();
+        assert!(carrying <= 1, "attention: {carrying} rules that carry sums");
         OfRules { buffers, carry, first: 0, is_scan: false }
     }
 
