@@ -24,6 +24,33 @@ pub(crate) fn vjp_on_variables<T: Real, P: Pointwise<T>>(
 }
 
 /// A [`ScoreRule`] in ordinary operations on variables, which are broadcast to one another.
+///
+/// ```
+/// use retrograd::autograd::score_on_variables;
+/// use retrograd::prelude::*;
+/// use retrograd::tensor::Real;
+/// use retrograd::tensor::formula::{Algebra, Expr};
+/// use retrograd::tensor::kernels::attention::{PairPositions, ScoreRule};
+///
+/// /// `a · s²`
+/// #[derive(Clone, Copy, Debug)]
+/// struct Squared;
+/// impl<T: Real> ScoreRule<T, 1> for Squared {
+///     const NAME: &'static str = "squared";
+///     fn score<A: Algebra<T>>(
+///         self,
+///         s: Expr<T, A>,
+///         [a]: [Expr<T, A>; 1],
+///         _: PairPositions<Expr<T, A>>,
+///     ) -> Expr<T, A> {
+///         a * s * s
+///     }
+/// }
+/// let [s, a, zero] = [3.0f64, 2.0, 0.0].map(|x| Var::leaf(Tensor::scalar(x)));
+/// let y = score_on_variables(Squared, &s, [&a], PairPositions { query: &zero, key: &zero });
+/// let gradients = y.backward();
+/// assert_eq!((y.item(), gradients.get(&s).unwrap().item()), (18.0, 12.0));
+/// ```
 pub fn score_on_variables<T: Real, R: ScoreRule<T, N>, const N: usize>(
     rule: R,
     s: &Var<T>,

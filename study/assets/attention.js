@@ -677,6 +677,7 @@
         if (!head) { place.replaceChildren(message("This layer has no attention weights.")); return; }
         const title = h("p", {}, `Query ${named(0, i)}, key ${named(1, j)}, ${nameOf(l, n)} (${layer.name})`);
         const attends = head.mask.attends(i, j);
+        if (layer.state) { place.replaceChildren(title, message("A state rule has no scores.")); return; }
         if (!layer.scores) { place.replaceChildren(title, message("The parts of the scores of this layer are not on the page.")); return; }
         if (!layer.scores.has(i, j)) {
           const { pair } = now.text;

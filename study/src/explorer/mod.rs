@@ -248,7 +248,8 @@ fn layer_of<T: Real>(
         (shown.heads, shown.state) = (heads, Some(state));
         shown.notes.push(
             "It has a state and no weights. Shown are the equivalent weights: by how much the value of a \
-             token is multiplied in the output of another one. They may be negative."
+             token is multiplied in the output of another one. They may be negative; averages are those of \
+             their absolute values, as shares."
                 .into(),
         );
         return shown;
