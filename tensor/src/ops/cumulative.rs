@@ -21,9 +21,10 @@ impl<T: Real, const PRODUCT: bool> RowKernel<T, 1> for Cumulative<PRODUCT> {
     fn row<S: Lanes<T>>(self, _: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
         // In f64: the rounding errors of a running result accumulate.
         let mut result = if PRODUCT { 1.0 } else { 0.0 };
-        for (y, &x) in out.iter_mut().zip(x) {
-            result = if PRODUCT { result * x.to_f64() } else { result + x.to_f64() };
-            *y = T::from_f64(result);
+        for i in 0..out.len() {
+            let x = x[i].to_f64();
+            result = if PRODUCT { result * x } else { result + x };
+            out[i] = T::from_f64(result);
         }
     }
 }
@@ -44,9 +45,9 @@ impl<T: Real> RowKernel<T, 2> for CumprodVjp {
             out[k] = T::from_f64(after);
         }
         let mut before = 1.0;
-        for (y, &x) in out.iter_mut().zip(x) {
-            *y = T::from_f64(before * y.to_f64());
-            before *= x.to_f64();
+        for i in 0..out.len() {
+            out[i] = T::from_f64(before * out[i].to_f64());
+            before *= x[i].to_f64();
         }
     }
 }
@@ -60,14 +61,14 @@ impl<T: Real> RowKernel<T, 1> for ProductOfOthers {
     #[inline(always)]
     fn row<S: Lanes<T>>(self, _: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
         let mut before = T::ONE;
-        for (y, &x) in out.iter_mut().zip(x) {
-            *y = before;
-            before *= x;
+        for i in 0..out.len() {
+            out[i] = before;
+            before *= x[i];
         }
         let mut after = T::ONE;
-        for (y, &x) in out.iter_mut().zip(x).rev() {
-            *y *= after;
-            after *= x;
+        for i in (0..out.len()).rev() {
+            out[i] *= after;
+            after *= x[i];
         }
     }
 }

@@ -224,7 +224,8 @@ pub fn by_formula<'a, T: Real, R: ScoreRule<T, N>, const N: usize>(
     operands: [(Per, &'a Tensor<T>); N],
     (lq, offset): (usize, isize),
 ) -> Box<dyn TileRule<T> + 'a> {
-    Box::new(ByFormula { rule, operands, lq, offset })
+    let columns = (0..TILE).map(|j| T::from_f64(j as f64)).collect();
+    Box::new(ByFormula { rule, operands, lq, offset, columns })
 }
 
 struct ByFormula<'a, T: Real, R, const N: usize> {
@@ -232,6 +233,8 @@ struct ByFormula<'a, T: Real, R, const N: usize> {
     operands: [(Per, &'a Tensor<T>); N],
     lq: usize,
     offset: isize,
+    /// The numbers of the columns of a tile.
+    columns: Vec<T>,
 }
 
 impl<T: Real, R: ScoreRule<T, N>, const N: usize> TileRule<T> for ByFormula<'_, T, R, N> {
@@ -251,8 +254,8 @@ impl<T: Real, R: ScoreRule<T, N>, const N: usize> TileRule<T> for ByFormula<'_, 
         _: &mut [f64],
     ) {
         let operands = self.operands.map(|(per, x)| (per, of_head(x, tile)));
-        let (rule, lq, offset) = (self.rule, self.lq, self.offset);
-        let kernel = Scores { rule, operands, lq, offset, tile, s: &mut s.0, derivatives };
+        let (rule, lq, offset, columns) = (self.rule, self.lq, self.offset, &self.columns[..]);
+        let kernel = Scores { rule, operands, lq, offset, columns, tile, s: &mut s.0, derivatives };
         T::dispatch(settings::level(), kernel);
     }
 
@@ -296,6 +299,7 @@ struct Scores<'a, T: Real, R, const N: usize> {
     operands: [(Per, &'a [T]); N],
     lq: usize,
     offset: isize,
+    columns: &'a [T],
     tile: &'a Tile,
     s: &'a mut [T],
     derivatives: &'a mut [TileBuffer<T>],
@@ -306,11 +310,8 @@ impl<T: Real, R: ScoreRule<T, N>, const N: usize> Kernel<T> for Scores<'_, T, R,
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let Scores { rule, operands, lq, offset, tile, s: scores, derivatives } = self;
-        let mut keys = [T::ZERO; TILE];
-        for j in 0..TILE {
-            keys[j] = T::from_f64((tile.cols.start + j) as f64);
-        }
+        let Scores { rule, operands, lq, offset, columns, tile, s: scores, derivatives } = self;
+        let first_key = s.splat(T::from_f64(tile.cols.start as f64));
         for i in 0..tile.rows.len() {
             let query = tile.rows.start + i;
             let position = s.splat(T::from_f64((query as isize + offset) as f64));
@@ -331,7 +332,7 @@ impl<T: Real, R: ScoreRule<T, N>, const N: usize> Kernel<T> for Scores<'_, T, R,
                 }
                 let at = PairPositions {
                     query: Expr::new(s, position),
-                    key: Expr::new(s, s.load(&keys[j..])),
+                    key: Expr::new(s, s.add(first_key, s.load(&columns[j..]))),
                 };
                 let here = i * TILE + j;
                 let x = Expr::new(s, s.load(&scores[here..]));
