@@ -16,7 +16,7 @@ mod header;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
-mod open;
+pub(crate) mod open;
 pub(crate) mod python;
 mod reader;
 pub(crate) mod stored;
@@ -190,7 +190,7 @@ impl Checkpoint {
     /// safetensors accept; or there are [unsupported](Checkpoint::unsupported) tensors, which would
     /// be lost.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), CheckpointError> {
-        self.write(path.as_ref(), || self.header())
+        self.write(path.as_ref(), Stored::F32, || self.header())
     }
 
     /// Writes a file for other programs, as `safetensors.torch.save_file(tensors, path, metadata)`
@@ -202,12 +202,18 @@ impl Checkpoint {
     /// As [`Checkpoint::save`], or if a note has the name `retrograd`, which marks files of
     /// [`Checkpoint::save`].
     pub fn save_plain(&self, path: impl AsRef<Path>) -> Result<(), CheckpointError> {
-        self.write(path.as_ref(), || self.plain_header())
+        self.save_plain_as(path.as_ref(), Stored::F32)
+    }
+
+    /// [`Checkpoint::save_plain`], with elements of `f32` rounded to the type `floats`.
+    pub(crate) fn save_plain_as(&self, path: &Path, floats: Stored) -> Result<(), CheckpointError> {
+        self.write(path, floats, || self.plain_header(floats))
     }
 
     fn write(
         &self,
         path: &Path,
+        floats: Stored,
         header: impl FnOnce() -> io::Result<Vec<u8>>,
     ) -> Result<(), CheckpointError> {
         let write = || {
@@ -216,7 +222,7 @@ impl Checkpoint {
             atomic::replace(&atomic::System, path, |file| {
                 file.write_all(&header)?;
                 for (_, tensor) in in_file_order(self.tensors.iter()) {
-                    tensor.write(&mut |bytes| file.write_all(bytes))?;
+                    tensor.write(floats, &mut |bytes| file.write_all(bytes))?;
                 }
                 Ok(())
             })
@@ -336,7 +342,7 @@ impl Checkpoint {
     }
 
     /// The bytes of a file for other programs before the elements.
-    fn plain_header(&self) -> io::Result<Vec<u8>> {
+    fn plain_header(&self, floats: Stored) -> io::Result<Vec<u8>> {
         if self.notes.contains_key(KEY) {
             let why = format!("a note cannot be named {KEY}, which marks files with a checksum");
             return Err(invalid(why));
@@ -346,7 +352,7 @@ impl Checkpoint {
             self.notes.iter().map(|(name, note)| (&name[..], text(note))).collect();
         let metadata: Vec<(&str, &str)> =
             notes.iter().map(|(name, text)| (*name, &text[..])).collect();
-        header::write(in_file_order(self.tensors.iter()), &metadata)
+        header::write(in_file_order(self.tensors.iter()), &metadata, floats)
     }
 
     /// The bytes of the file before the elements.
@@ -363,9 +369,9 @@ impl Checkpoint {
         let notes = str::from_utf8(&text.0).expect("JSON is text");
         let mut sum = Checksum::new(notes);
         for (name, tensor) in &self.tensors {
-            let dtype = Stored::of(tensor.dtype()).safetensors();
-            sum.tensor(name, dtype, tensor.shape(), byte_len(tensor));
-            tensor.write(&mut |bytes| {
+            let dtype = Stored::F32.of(tensor.dtype()).safetensors();
+            sum.tensor(name, dtype, tensor.shape(), byte_len(tensor, Stored::F32));
+            tensor.write(Stored::F32, &mut |bytes| {
                 sum.data(bytes);
                 Ok(())
             })?;
@@ -373,7 +379,7 @@ impl Checkpoint {
         let mut stamp = Growing::default();
         write!(stamp, "{FORMAT} {:08x} {notes}", sum.value())?;
         let stamp = str::from_utf8(&stamp.0).expect("made of text");
-        header::write(in_file_order(self.tensors.iter()), &[(KEY, stamp)])
+        header::write(in_file_order(self.tensors.iter()), &[(KEY, stamp)], Stored::F32)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::blame::Blame;
 use crate::compare::Compare;
 use crate::diff::Diff;
 use crate::evaluate::Evaluate;
+use crate::export::Export;
 use crate::flags::{RUN, program};
 use crate::grid::Grid;
 use crate::output::say;
@@ -46,6 +47,7 @@ pub enum Command {
     Resume(Resume),
     Sample(Sample),
     Evaluate(Evaluate),
+    Export(Export),
     Xray(Xray),
     Attention(Attention),
     Replay(ReplayStep),
@@ -100,7 +102,7 @@ pub fn introduce() {
     {program} resume                       go on with the latest run, if it was stopped
 
 Without --data, it trains on a generated text for about a minute and a half.
-Further commands: evaluate, xray, attention, replay, bisect, diff, blame, compare, grid, versus, scaling, arena.
+Further commands: evaluate, export, xray, attention, replay, bisect, diff, blame, compare, grid, versus, scaling, arena.
 `{program} --help` says what they do, `{program} train --help` has all options of one."
     );
 }

@@ -1,6 +1,6 @@
 //! Trains small language models, and shows what happens in them: the program `retrograd`.
 //!
-//! Each command is a file: `train`, `resume`, `sample`, `evaluate`, `xray`, `attention`, `replay`,
+//! Each command is a file: `train`, `resume`, `sample`, `evaluate`, `export`, `xray`, `attention`, `replay`,
 //! `bisect`, `diff`, `blame`, `compare`, `grid`, `versus`, `scaling`, `arena`. `cli` lists them, and `flags`
 //! has the flags that they share. To read the code of a run: `training` (the loop), `session` (a step, an
 //! evaluation, a checkpoint), `text`, `run` (the contents of a checkpoint), `recipe` (the hyperparameters),
@@ -18,6 +18,7 @@ mod compare;
 mod diff;
 mod environment;
 mod evaluate;
+mod export;
 mod facts;
 mod files;
 mod fine_tune;
@@ -167,6 +168,7 @@ fn run(cli: &Cli, line: &[OsString], ranks: &Ranks) -> Result<()> {
         // The others are for one process.
         _ if !ranks.is_first() => Ok(()),
         Command::Sample(args) => sample::sample(args, quiet),
+        Command::Export(args) => export::export(args),
         Command::Xray(args) => xray::xray(args),
         Command::Attention(args) => attention::attention(args),
         Command::Replay(args) => replay::replay(args),

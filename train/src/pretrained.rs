@@ -1,4 +1,4 @@
-//! Weights in a folder of Hugging Face's `transformers`.
+//! Weights of other programs: a folder of Hugging Face's `transformers`, a file of GGUF or ONNX.
 
 use crate::checkpoints::Which;
 use crate::flags::ModelFlags;
@@ -12,9 +12,11 @@ use retrograd::nn::text::Documents;
 use retrograd::prelude::*;
 use std::path::Path;
 
-/// Whether this is such a folder, and not that of a run.
-pub fn is_there(folder: &Path) -> bool {
-    folder.join("config.json").is_file() && !folder.join("checkpoint.safetensors").exists()
+/// Whether this is such a folder or file, and not that of a run.
+pub fn is_there(path: &Path) -> bool {
+    let is_folder =
+        path.join("config.json").is_file() && !path.join("checkpoint.safetensors").exists();
+    is_folder || path.is_file() && path.extension().is_some_and(|e| e == "gguf" || e == "onnx")
 }
 
 impl Run {
@@ -40,7 +42,8 @@ impl Run {
 /// tokenizer does not have are left out: vocabularies are often rounded up.
 fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
     let name = folder.display();
-    let file = folder.join("tokenizer.json");
+    let (model, own) = Gpt::from_pretrained_with_tokenizer(folder).or_failed("cannot load")?;
+    let file = if folder.is_file() { folder.into() } else { folder.join("tokenizer.json") };
     let kind = match tokenizer {
         Some(TokenizerKind::Char | TokenizerKind::Bpe(_)) => {
             return usage(format!(
@@ -49,7 +52,12 @@ fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
             ));
         }
         Some(kind) => kind.clone(),
-        None if file.exists() => TokenizerKind::File(file),
+        None if own.is_some() || file.exists() && !folder.is_file() => TokenizerKind::File(file),
+        None if folder.is_file() => {
+            return usage(format!(
+                "{name} has no tokenizer that can be read; name a file by --tokenizer, or byte"
+            ));
+        }
         None => {
             return usage(format!(
                 "there is no {}; --tokenizer byte takes bytes as tokens, or name such a file",
@@ -57,8 +65,10 @@ fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
             ));
         }
     };
-    let tokenizer = kind.make(&Documents::default())?;
-    let model = Gpt::from_pretrained(folder).or_failed("cannot load")?;
+    let tokenizer = match own.filter(|_| tokenizer.is_none()) {
+        Some(own) => own,
+        None => kind.make(&Documents::default())?,
+    };
     let (tokens, rows) = (tokenizer.vocab_size(), model.config().vocab);
     if tokens > rows {
         return usage(format!(

@@ -1,6 +1,6 @@
 //! Tensors of any element type, and their elements as bytes.
 
-use super::stored::{Stored, bf16, f16};
+use super::stored::{Stored, bf16, f16, to_bf16, to_f16};
 use retrograd_tensor::{DType, Element, Real, Shape, ShapeError, Tensor};
 use std::io;
 
@@ -51,11 +51,20 @@ impl AnyTensor {
         }
     }
 
-    /// Passes the elements in row-major order to `sink`, as little-endian bytes, in pieces.
-    pub(super) fn write(&self, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    /// Passes the elements in row-major order to `sink`, as little-endian bytes, in pieces. Those of `f32` are
+    /// rounded to the type `floats`.
+    pub(super) fn write(
+        &self,
+        floats: Stored,
+        sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut pieces = Pieces { buffer: [0; PIECE], len: 0, sink };
         match self {
-            AnyTensor::F32(t) => pieces.tensor(t, f32::to_le_bytes),
+            AnyTensor::F32(t) => match floats {
+                Stored::F16 => pieces.tensor(t, |x| to_f16(x).to_le_bytes()),
+                Stored::Bf16 => pieces.tensor(t, |x| to_bf16(x).to_le_bytes()),
+                _ => pieces.tensor(t, f32::to_le_bytes),
+            },
             AnyTensor::F64(t) => pieces.tensor(t, f64::to_le_bytes),
             AnyTensor::I64(t) => pieces.tensor(t, i64::to_le_bytes),
             AnyTensor::U32(t) => pieces.tensor(t, u32::to_le_bytes),

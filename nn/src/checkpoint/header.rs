@@ -72,9 +72,9 @@ pub(super) fn in_file_order<'a>(
     order.into_iter().flat_map(move |dtype| tensors.clone().filter(move |t| t.1.dtype() == dtype))
 }
 
-/// Number of bytes of a tensor.
-pub(super) fn byte_len(tensor: &AnyTensor) -> u64 {
-    (Stored::of(tensor.dtype()).width() * tensor.shape().numel()) as u64
+/// Number of bytes of a tensor, whose elements of `f32` are written as `floats`.
+pub(super) fn byte_len(tensor: &AnyTensor, floats: Stored) -> u64 {
+    (floats.of(tensor.dtype()).width() * tensor.shape().numel()) as u64
 }
 
 /// A growing buffer whose allocations may fail.
@@ -96,10 +96,11 @@ impl Write for Growing {
     }
 }
 
-/// The bytes of a file before the data. `tensors` are in the order of the file.
+/// The bytes of a file before the data. `tensors` are in the order of the file, those of `f32` are written as `floats`.
 pub(super) fn write<'a>(
     tensors: impl Iterator<Item = (&'a String, &'a AnyTensor)>,
     metadata: &[(&str, &str)],
+    floats: Stored,
 ) -> io::Result<Vec<u8>> {
     let mut out = Growing::default();
     out.write_all(&[0; 8])?;
@@ -117,10 +118,10 @@ pub(super) fn write<'a>(
     let mut end = 0;
     for (i, (name, tensor)) in tensors.enumerate() {
         let begin = end;
-        end += byte_len(tensor);
+        end += byte_len(tensor, floats);
         out.write_all(if i > 0 || !metadata.is_empty() { b"," } else { b"" })?;
         serde_json::to_writer(&mut out, name)?;
-        write!(out, r#":{{"dtype":"{}","shape":"#, Stored::of(tensor.dtype()).safetensors())?;
+        write!(out, r#":{{"dtype":"{}","shape":"#, floats.of(tensor.dtype()).safetensors())?;
         serde_json::to_writer(&mut out, &tensor.shape()[..])?;
         write!(out, r#","data_offsets":[{begin},{end}]}}"#)?;
     }

@@ -283,7 +283,7 @@ const ROOM: usize = 21;
 
 /// The bytes of a file before the elements, as NumPy writes them.
 fn header(tensor: &AnyTensor) -> Vec<u8> {
-    let descr = match Stored::of(tensor.dtype()) {
+    let descr = match Stored::F32.of(tensor.dtype()) {
         Stored::F32 => "<f4",
         Stored::F64 => "<f8",
         Stored::I64 => "<i8",
@@ -311,11 +311,11 @@ fn header(tensor: &AnyTensor) -> Vec<u8> {
 /// Number of bytes that [`write`] writes.
 #[cfg(feature = "npz")]
 pub(super) fn byte_len(tensor: &AnyTensor) -> u64 {
-    header(tensor).len() as u64 + super::header::byte_len(tensor)
+    header(tensor).len() as u64 + super::header::byte_len(tensor, Stored::F32)
 }
 
 /// Writes an array.
 pub(super) fn write(tensor: &AnyTensor, sink: &mut dyn Write) -> io::Result<()> {
     sink.write_all(&header(tensor))?;
-    tensor.write(&mut |bytes| sink.write_all(bytes))
+    tensor.write(Stored::F32, &mut |bytes| sink.write_all(bytes))
 }

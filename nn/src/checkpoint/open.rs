@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 /// A regular file, and its length.
-pub(super) fn open_file(path: &Path) -> io::Result<(File, u64)> {
+pub(crate) fn open_file(path: &Path) -> io::Result<(File, u64)> {
     // Devices and pipes may be endless, and opening a pipe may block. Reading a folder fails with a
     // clear error.
     let kind = fs::metadata(path)?.file_type();

@@ -5,7 +5,7 @@ use retrograd_tensor::DType;
 /// An element type of a file. Tensors have five of them; elements of the others are converted to a
 /// wider type when they are read, without a change of value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stored {
+pub(crate) enum Stored {
     F16,
     Bf16,
     F32,
@@ -39,10 +39,10 @@ const TYPES: [(Stored, &str, usize); 13] = [
 ];
 
 impl Stored {
-    /// The type as which elements of a tensor are written: the same.
-    pub fn of(dtype: DType) -> Stored {
+    /// The type as which elements of a tensor are written: the same, or `self` for `f32`.
+    pub fn of(self, dtype: DType) -> Stored {
         match dtype {
-            DType::F32 => Stored::F32,
+            DType::F32 => self,
             DType::F64 => Stored::F64,
             DType::I64 => Stored::I64,
             DType::U32 => Stored::U32,
@@ -87,4 +87,37 @@ pub fn f16(bits: u16) -> f32 {
 /// The value of a bfloat16: the upper half of an f32.
 pub fn bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
+}
+
+/// The nearest 16-bit float, of two the one with an even fraction.
+pub fn to_f16(x: f32) -> u16 {
+    let sign = (x.to_bits() >> 16) as u16 & 0x8000;
+    let magnitude = x.to_bits() & 0x7fff_ffff;
+    sign | match magnitude {
+        // NaN stays one.
+        0x7f80_0001.. => 0x7e00,
+        // From the middle between the largest number, 65504, and 2^16 on.
+        0x477f_f000.. => 0x7c00,
+        // Below 2^-14, multiples of 2^-24: the sum has no bits below them.
+        ..0x3880_0000 => {
+            let half = f32::from_bits(magnitude) + 0.5;
+            (half.to_bits() - 0.5f32.to_bits()) as u16
+        }
+        // The exponents are biased by 127 and 15.
+        _ => ((round_even(magnitude, 13) >> 13) - (112 << 10)) as u16,
+    }
+}
+
+/// The nearest bfloat16, of two the one with an even fraction.
+pub fn to_bf16(x: f32) -> u16 {
+    if x.is_nan() {
+        return (x.to_bits() >> 16) as u16 | 0x40;
+    }
+    (round_even(x.to_bits(), 16) >> 16) as u16
+}
+
+/// The bits of a number plus half of the unit that is kept if the lowest `dropped` bits are cut off, or of a tie to
+/// the even one.
+fn round_even(bits: u32, dropped: u32) -> u32 {
+    bits + (1 << (dropped - 1)) - 1 + (bits >> dropped & 1)
 }

@@ -429,6 +429,16 @@ impl GptConfig {
         own
     }
 
+    /// Whether queries, keys and values of a layer are one projection, as in nanoGPT, if its attention is
+    /// [`AttentionKind::Causal`].
+    pub(crate) fn is_fused(&self, layer: usize) -> bool {
+        let is_bias =
+            matches!(self.positions, Positions::Alibi | Positions::T5 | Positions::Rope(_));
+        let plain = self.key_heads.is_none() && self.head_width.is_none() && !self.qk_norm;
+        let is_causal = self.attention == AttentionKind::Causal && self.names == Names::Gpt2;
+        is_causal && plain && !is_bias && self.window(layer).is_none()
+    }
+
     /// The number of key heads.
     pub(crate) fn key_heads(&self) -> usize {
         self.key_heads.unwrap_or(match self.attention {

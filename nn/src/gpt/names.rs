@@ -14,7 +14,7 @@ pub enum Names {
 }
 
 /// The names of the parts of a [`Gpt`](crate::Gpt), around its blocks.
-pub(super) struct ModelNames {
+pub(crate) struct ModelNames {
     /// The scope of all but the head.
     pub scope: &'static str,
     pub tokens: &'static str,
@@ -25,7 +25,7 @@ pub(super) struct ModelNames {
 }
 
 /// The names of the parts of a [`Block`](crate::Block).
-pub(super) struct BlockNames {
+pub(crate) struct BlockNames {
     pub norm_1: &'static str,
     pub attention: &'static str,
     pub norm_2: &'static str,
@@ -33,7 +33,7 @@ pub(super) struct BlockNames {
 }
 
 impl Names {
-    pub(super) fn model(self) -> ModelNames {
+    pub(crate) fn model(self) -> ModelNames {
         match self {
             Names::Gpt2 => ModelNames {
                 scope: "transformer",
@@ -54,7 +54,7 @@ impl Names {
         }
     }
 
-    pub(super) fn block(self) -> BlockNames {
+    pub(crate) fn block(self) -> BlockNames {
         match self {
             Names::Gpt2 => {
                 BlockNames { norm_1: "ln_1", attention: "attn", norm_2: "ln_2", mlp: "mlp" }

@@ -6,7 +6,6 @@ use super::attention::{
 use super::attention_kind::AttentionKind as Kind;
 use super::causal::CausalSelfAttention;
 use super::config::{GptConfig, Positions};
-use super::names::Names;
 use crate::attention::*;
 use crate::dropout::Dropout;
 use crate::init::Init;
@@ -44,7 +43,9 @@ impl Builder<'_> {
         let p = |rng: &mut Rng| self.config.projections::<T>(rng);
         let state = StateSizes { width, heads, key_width: head_width, value_width: head_width };
         match self.config.attention {
-            Kind::Causal if self.is_fused() => Arc::new(CausalSelfAttention::new(self.config, rng)),
+            Kind::Causal if self.config.is_fused(self.layer) => {
+                Arc::new(CausalSelfAttention::new(self.config, rng))
+            }
             Kind::Causal | Kind::GroupedQuery | Kind::MultiQuery => self.cached(p(rng), rng),
             Kind::MultiHead => {
                 let bias = self.config.bias;
@@ -218,14 +219,6 @@ impl Builder<'_> {
                 self.rule(rule, rng)
             }
         }
-    }
-
-    /// Whether the fused projection of nanoGPT supports the options.
-    fn is_fused(&self) -> bool {
-        let c = self.config;
-        let is_bias = matches!(c.positions, Positions::Alibi | Positions::T5 | Positions::Rope(_));
-        let plain = c.key_heads.is_none() && c.head_width.is_none() && !c.qk_norm;
-        plain && !is_bias && c.window(self.layer).is_none() && c.names == Names::Gpt2
     }
 
     /// Attention whose scores follow a learned rule.

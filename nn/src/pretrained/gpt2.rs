@@ -1,10 +1,11 @@
 //! GPT-2, and nanoGPT.
 
 use super::json::{self, entries};
-use super::{HEAD, Shapes};
+use super::parts::{check_parts, gpt2_parts};
+use super::shapes::Shapes;
 use crate::checkpoint::Storable;
 use crate::config_error::ConfigError;
-use crate::gpt::{AttentionKind, GptConfig, MlpKind, NormKind, Positions};
+use crate::gpt::{GptConfig, MlpKind};
 use crate::state::StateDict;
 use crate::state_map::StateMap;
 use retrograd_tensor::Tensor;
@@ -76,7 +77,7 @@ entries! {
 
 /// The activations of `transformers` that are feed-forward layers here; the first of several names is
 /// written.
-const ACTIVATIONS: [(&str, MlpKind); 6] = [
+pub(super) const ACTIVATIONS: [(&str, MlpKind); 6] = [
     ("gelu_new", MlpKind::GeluTanh),
     ("gelu_pytorch_tanh", MlpKind::GeluTanh),
     ("gelu_fast", MlpKind::GeluTanh),
@@ -124,21 +125,9 @@ pub(super) fn config(text: &str) -> Result<GptConfig, ConfigError> {
 pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
     let c = config;
     let activation = ACTIVATIONS.iter().find(|(_, mlp)| *mlp == c.mlp);
-    json::exportable(
-        "gpt2",
-        &[
-            (c.attention == AttentionKind::Causal, format!("attention {:?}", c.attention.name())),
-            (c.pattern.is_empty(), "a pattern of attention variants".into()),
-            (c.key_heads.is_none(), format!("key_heads {:?}", c.key_heads)),
-            (c.head_width.is_none(), format!("head_width {:?}", c.head_width)),
-            (!c.qk_norm, "QK-norm".into()),
-            (c.windows.iter().all(Option::is_none), format!("windows {:?}", c.windows)),
-            (c.norm == NormKind::LayerNorm, format!("norm {:?}", c.norm)),
-            (c.positions == Positions::Learned, format!("positions {:?}", c.positions)),
-            (c.logit_softcap.is_none(), format!("logit_softcap {:?}", c.logit_softcap)),
-            (activation.is_some(), format!("mlp {:?}", c.mlp)),
-        ],
-    )?;
+    let mut parts = gpt2_parts(c);
+    parts.push((activation.is_some(), format!("mlp {:?}", c.mlp), "--mlp gelu"));
+    check_parts("gpt2 of transformers", &parts)?;
     Ok(json!({
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
@@ -161,34 +150,13 @@ pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
 }
 
 /// The parameters, with biases.
-pub(super) fn shapes(c: &GptConfig) -> Shapes {
-    let (width, hidden) = (c.width, c.hidden());
-    let mut shapes = Shapes::new();
-    let mut add = |name: String, sizes: &[usize]| {
-        shapes.insert(name, sizes.to_vec());
-    };
-    add("transformer.wte.weight".into(), &[c.vocab, width]);
-    add("transformer.wpe.weight".into(), &[c.context, width]);
-    add(HEAD.into(), &[c.vocab, width]);
-    let sizes = [(width, 3 * width), (width, width), (width, hidden), (hidden, width)];
-    for i in 0..c.layers {
-        for (layer, (inputs, outputs)) in LINEAR.iter().zip(sizes) {
-            add(format!("transformer.h.{i}.{layer}.weight"), &[outputs, inputs]);
-            add(format!("transformer.h.{i}.{layer}.bias"), &[outputs]);
-        }
-        for norm in ["ln_1", "ln_2"] {
-            add(format!("transformer.h.{i}.{norm}.weight"), &[width]);
-            add(format!("transformer.h.{i}.{norm}.bias"), &[width]);
-        }
-    }
-    add("transformer.ln_f.weight".into(), &[width]);
-    add("transformer.ln_f.bias".into(), &[width]);
-    shapes
+pub(super) fn shapes(config: &GptConfig) -> Shapes {
+    super::shapes::shapes(&GptConfig { bias: true, ..config.clone() })
 }
 
 /// Adds biases of 0 where there is none.
-pub(super) fn add_biases<T: Storable>(dict: &mut StateDict<T>, shapes: &Shapes) {
-    for (name, sizes) in shapes.iter().filter(|(name, _)| name.ends_with(".bias")) {
+pub(super) fn add_biases<T: Storable>(dict: &mut StateDict<T>, config: &GptConfig) {
+    for (name, sizes) in shapes(config).iter().filter(|(name, _)| name.ends_with(".bias")) {
         dict.entry(name.clone()).or_insert_with(|| Tensor::zeros(&sizes[..]));
     }
 }

@@ -47,11 +47,3 @@ pub(super) fn supported(options: &[(&str, bool, String)]) -> Result<(), ConfigEr
         None => Ok(()),
     }
 }
-
-/// An error unless a model type of `transformers` has all parts: what it is, and whether it has.
-pub(super) fn exportable(model: &str, parts: &[(bool, String)]) -> Result<(), ConfigError> {
-    match parts.iter().find(|(has, _)| !has) {
-        Some((_, part)) => Err(ConfigError(format!("{model} of transformers has no {part}"))),
-        None => Ok(()),
-    }
-}

@@ -1,16 +1,18 @@
-//! Llama.
+//! Llama, and the model types of `transformers` that differ from it in a part.
 
+use super::gpt2::ACTIVATIONS as PLAIN;
 use super::json::{self, entries};
-use super::{HEAD, Shapes};
+use super::parts::{ModelType, check_parts, decoder_parts};
 use crate::attention::{Llama3Scaling, Pairing, Scaling, Yarn};
 use crate::config_error::ConfigError;
-use crate::gpt::{AttentionKind, GptConfig, MlpKind, NormKind, Positions, RopeConfig};
+use crate::gpt::{GptConfig, MlpKind, Names, Positions, RopeConfig};
 use crate::state_map::StateMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The map between state dicts of Llama as Hugging Face publishes them and state dicts of a
-/// [`Gpt`](crate::Gpt) with [`Names::Llama`](crate::Names::Llama).
+/// [`Gpt`](crate::Gpt) of this configuration; also of Qwen 3 with QK-norm, of Arcee with a feed-forward layer that
+/// is not gated, and of Apertus with both.
 ///
 /// The rows of the projections to queries and keys are permuted if the configuration has another
 /// pairing of rotary positions than theirs, [`Pairing::Half`]. Frequencies (`rotary_emb.inv_freq`) are
@@ -20,7 +22,40 @@ pub fn llama(config: &GptConfig) -> StateMap {
         .strip_prefix("module")
         .strip_prefix("_orig_mod")
         .ignore("model.layers.*.self_attn.rotary_emb.inv_freq");
-    permuted(map, config, Pairing::Half)
+    let map = permuted(map, config, Pairing::Half);
+    // Apertus has other names of norms.
+    let map = match ModelType::of(config) {
+        ModelType::Apertus => map
+            .rename("model.layers.*.attention_layernorm.*", "model.layers.*.input_layernorm.*")
+            .rename(
+                "model.layers.*.feedforward_layernorm.*",
+                "model.layers.*.post_attention_layernorm.*",
+            ),
+        _ => map,
+    };
+    from_llama(map, config)
+}
+
+/// Adds the renaming from the names of Llama to those of a model with this configuration.
+pub(super) fn from_llama(mut map: StateMap, config: &GptConfig) -> StateMap {
+    if !config.mlp.is_gated() {
+        map = map
+            .rename("model.layers.*.mlp.up_proj.*", "model.layers.*.mlp.c_fc.*")
+            .rename("model.layers.*.mlp.down_proj.*", "model.layers.*.mlp.c_proj.*");
+    }
+    if config.names == Names::Gpt2 {
+        for (theirs, ours) in [
+            ("model.embed_tokens.*", "transformer.wte.*"),
+            ("model.norm.*", "transformer.ln_f.*"),
+            ("model.layers.*.input_layernorm.*", "transformer.h.*.ln_1.*"),
+            ("model.layers.*.post_attention_layernorm.*", "transformer.h.*.ln_2.*"),
+            ("model.layers.*.self_attn.**", "transformer.h.*.attn.**"),
+            ("model.layers.*.mlp.**", "transformer.h.*.mlp.**"),
+        ] {
+            map = map.rename(theirs, ours);
+        }
+    }
+    map
 }
 
 /// The map between state dicts of Llama as Meta and llama2.c publish them and state dicts of a
@@ -61,8 +96,8 @@ pub fn llama_meta(config: &GptConfig) -> StateMap {
     permuted(map, config, Pairing::Interleaved)
 }
 
-/// Adds the permutation of queries and keys.
-fn permuted(mut map: StateMap, config: &GptConfig, theirs: Pairing) -> StateMap {
+/// Adds the permutation of queries and keys, by the names of Llama.
+pub(super) fn permuted(mut map: StateMap, config: &GptConfig, theirs: Pairing) -> StateMap {
     let Positions::Rope(rope) = config.positions else { return map };
     if rope.pairing == theirs {
         return map;
@@ -98,6 +133,7 @@ entries! {
         partial_rotary_factor: Option<f64> = None,
         attention_bias: bool = false,
         mlp_bias: bool = false,
+        use_sliding_window: bool = false,
         attention_dropout: f64 = 0.0,
     }
 }
@@ -165,16 +201,50 @@ impl RopeJson {
     }
 }
 
+/// The activations of feed-forward layers.
+fn activations(gated: bool) -> &'static [(&'static str, MlpKind)] {
+    if gated { &GATED } else { &PLAIN }
+}
+
 /// The activations of gated feed-forward layers; the first of several names is written.
-const ACTIVATIONS: [(&str, MlpKind); 4] = [
+const GATED: [(&str, MlpKind); 4] = [
     ("silu", MlpKind::SwiGlu),
     ("swish", MlpKind::SwiGlu),
     ("gelu", MlpKind::GeGlu),
     ("relu", MlpKind::ReGlu),
 ];
 
-pub(super) fn config(text: &str) -> Result<GptConfig, ConfigError> {
-    let c: LlamaJson = json::parse(text)?;
+/// The entries of `config.json` whose defaults differ from those of `LlamaConfig`.
+fn defaults(model: ModelType) -> Value {
+    match model {
+        ModelType::Qwen3 => json!({
+            "vocab_size": 151936, "intermediate_size": 22016, "max_position_embeddings": 32768,
+            "num_key_value_heads": 32, "head_dim": 128,
+        }),
+        ModelType::Apertus => json!({
+            "vocab_size": 131072, "intermediate_size": 14336, "max_position_embeddings": 65536,
+            "rms_norm_eps": 1e-5, "hidden_act": "xielu",
+            "rope_parameters": {
+                "rope_type": "llama3", "rope_theta": 12e6, "factor": 8.0, "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+            },
+        }),
+        ModelType::Arcee => json!({
+            "hidden_size": 2560, "intermediate_size": 18432, "max_position_embeddings": 4096,
+            "rms_norm_eps": 1e-5, "hidden_act": "relu2",
+        }),
+        _ => json!({}),
+    }
+}
+
+pub(super) fn config(text: &str, model: ModelType) -> Result<GptConfig, ConfigError> {
+    // A field given twice is an error.
+    let _: LlamaJson = json::parse(text)?;
+    let mut entries = defaults(model);
+    if let (Value::Object(entries), Value::Object(given)) = (&mut entries, json::parse(text)?) {
+        entries.extend(given);
+    }
+    let c: LlamaJson = json::parse(&entries.to_string())?;
     let scaling = c.rope_scaling.filter(|scaling| *scaling != RopeJson::default());
     let rope = scaling.or(c.rope_parameters).unwrap_or_default();
     let partial = rope.partial_rotary_factor.or(c.partial_rotary_factor).unwrap_or(1.0);
@@ -182,13 +252,15 @@ pub(super) fn config(text: &str) -> Result<GptConfig, ConfigError> {
         // Dropout here also applies to embeddings and outputs.
         ("attention_dropout", c.attention_dropout == 0.0, c.attention_dropout.to_string()),
         ("partial_rotary_factor", partial == 1.0, partial.to_string()),
+        ("use_sliding_window", !c.use_sliding_window, "true".into()),
         (
             "attention_bias, mlp_bias",
             c.attention_bias == c.mlp_bias,
             format!("{}, {}", c.attention_bias, c.mlp_bias),
         ),
     ])?;
-    let Some(&(_, mlp)) = ACTIVATIONS.iter().find(|(name, _)| *name == c.hidden_act) else {
+    let named = |(name, _): &&(&str, MlpKind)| *name == c.hidden_act;
+    let Some(&(_, mlp)) = activations(model.is_gated()).iter().find(named) else {
         return Err(ConfigError(format!("hidden_act = {:?} is not supported", c.hidden_act)));
     };
     let rope = RopeConfig {
@@ -209,6 +281,7 @@ pub(super) fn config(text: &str) -> Result<GptConfig, ConfigError> {
             .head_dim
             .filter(|n| n.checked_mul(c.num_attention_heads) != Some(c.hidden_size)),
         norm_eps: c.rms_norm_eps,
+        qk_norm: model.has_qk_norm(),
         mlp,
         positions: Positions::Rope(rope),
         ..GptConfig::llama()
@@ -221,35 +294,15 @@ pub(super) fn config(text: &str) -> Result<GptConfig, ConfigError> {
     })
 }
 
-pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
-    let c = config;
-    let activation = ACTIVATIONS.iter().find(|(_, mlp)| *mlp == c.mlp);
-    let rope = match c.positions {
-        Positions::Rope(rope) => Some(rope),
-        _ => None,
-    };
-    // The same module, with other defaults of the number of key heads.
-    let is_causal = matches!(
-        c.attention,
-        AttentionKind::Causal | AttentionKind::GroupedQuery | AttentionKind::MultiQuery
-    );
-    let is_whole = rope.is_none_or(|r| r.width.is_none_or(|width| width == c.head_width()));
-    json::exportable(
-        "llama",
-        &[
-            (is_causal, format!("attention {:?}", c.attention.name())),
-            (c.pattern.is_empty(), "a pattern of attention variants".into()),
-            (!c.qk_norm, "QK-norm".into()),
-            (c.windows.iter().all(Option::is_none), format!("windows {:?}", c.windows)),
-            (c.norm == NormKind::RmsNorm, format!("norm {:?}", c.norm)),
-            (rope.is_some(), format!("positions {:?}", c.positions)),
-            (is_whole, "heads of which a part is rotated".into()),
-            (c.dropout == 0.0, format!("dropout {}", c.dropout)),
-            (c.logit_softcap.is_none(), format!("logit_softcap {:?}", c.logit_softcap)),
-            (activation.is_some(), format!("mlp {:?}", c.mlp)),
-        ],
-    )?;
-    let rope = rope.unwrap_or_default();
+pub(super) fn to_json(c: &GptConfig, model: ModelType) -> Result<Value, ConfigError> {
+    let activations = activations(model.is_gated());
+    let activation = activations.iter().find(|(_, mlp)| *mlp == c.mlp);
+    let biased = matches!(model, ModelType::Llama | ModelType::Arcee);
+    let mut parts = decoder_parts(c);
+    parts.push((biased || !c.bias, "biases".into(), "--bias false"));
+    parts.push((activation.is_some(), format!("mlp {:?}", c.mlp), "--mlp swiglu"));
+    check_parts(&format!("{} of transformers", model.name()), &parts)?;
+    let rope = c.rope_config().unwrap_or_default();
     let mut parameters = match rope.scaling {
         Scaling::None => json!({ "rope_type": "default" }),
         Scaling::Linear { factor } => json!({ "rope_type": "linear", "factor": factor }),
@@ -269,13 +322,14 @@ pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
             "high_freq_factor": scaling.high,
         }),
         other => {
-            return Err(ConfigError(format!("llama of transformers has no scaling {other:?}")));
+            let model = model.name();
+            return Err(ConfigError(format!("{model} of transformers has no scaling {other:?}")));
         }
     };
     parameters["rope_theta"] = rope.base.into();
     let mut json = json!({
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
+        "model_type": model.name(),
+        "architectures": [model.class()],
         "vocab_size": c.vocab,
         "hidden_size": c.width,
         "intermediate_size": c.hidden(),
@@ -289,6 +343,7 @@ pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
         "tie_word_embeddings": c.tied,
         "attention_bias": c.bias,
         "mlp_bias": c.bias,
+        "use_sliding_window": false,
         // The defaults are tokens of Llama's vocabulary.
         "bos_token_id": null,
         "eos_token_id": null,
@@ -300,37 +355,4 @@ pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
     }
     json["rope_parameters"] = parameters;
     Ok(json)
-}
-
-/// The parameters.
-pub(super) fn shapes(c: &GptConfig) -> Shapes {
-    let (width, hidden, head) = (c.width, c.hidden(), c.head_width());
-    let (queries, keys) = (c.heads * head, c.key_heads() * head);
-    let mut shapes = Shapes::new();
-    let mut add = |name: String, sizes: &[usize]| {
-        shapes.insert(name, sizes.to_vec());
-    };
-    add("model.embed_tokens.weight".into(), &[c.vocab, width]);
-    add(HEAD.into(), &[c.vocab, width]);
-    for i in 0..c.layers {
-        for (layer, inputs, outputs) in [
-            ("self_attn.q_proj", width, queries),
-            ("self_attn.k_proj", width, keys),
-            ("self_attn.v_proj", width, keys),
-            ("self_attn.o_proj", queries, width),
-            ("mlp.gate_proj", width, hidden),
-            ("mlp.up_proj", width, hidden),
-            ("mlp.down_proj", hidden, width),
-        ] {
-            add(format!("model.layers.{i}.{layer}.weight"), &[outputs, inputs]);
-            if c.bias {
-                add(format!("model.layers.{i}.{layer}.bias"), &[outputs]);
-            }
-        }
-        for norm in ["input_layernorm", "post_attention_layernorm"] {
-            add(format!("model.layers.{i}.{norm}.weight"), &[width]);
-        }
-    }
-    add("model.norm.weight".into(), &[width]);
-    shapes
 }

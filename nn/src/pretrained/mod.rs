@@ -1,12 +1,23 @@
-//! Models in the files of Hugging Face's `transformers`: a folder with `config.json` and
-//! `model.safetensors`.
+//! Models in the files of other programs.
 //!
-//! [`Gpt::from_pretrained`] and [`Gpt::save_pretrained`] read and write whole models:
+//! [`Gpt::from_pretrained`] reads a whole model, and an [`Export`] writes one:
 //!
-//! | `model_type` | class in PyTorch | configuration here |
-//! |---|---|---|
-//! | `gpt2` | `GPT2LMHeadModel` | the parts of [`GptConfig::default`], with biases |
-//! | `llama` | `LlamaForCausalLM` | the parts of [`GptConfig::llama`] |
+//! | | is | read by | written by |
+//! |---|---|---|---|
+//! | Hugging Face | a folder with `config.json`, `model.safetensors`, `tokenizer.json` | `transformers` | [`Export::hugging_face`] |
+//! | GGUF | a file, with the tokenizer | llama.cpp and programs built on it | [`Export::gguf`] |
+//! | ONNX | a graph, with a cache as inputs and outputs | ONNX Runtime and others | [`Export::onnx`] |
+//!
+//! A graph of ONNX is made of the parts of the configuration. The other two have a fixed set of model types; the parts
+//! of a configuration choose one, and a part that none of them has is an error:
+//!
+//! | model type | norms, positions | QK-norm | feed-forward layer in `transformers` | in GGUF |
+//! |---|---|---|---|---|
+//! | `gpt2` | layer norm, learned | no | every one that is not gated | `gelu-tanh` |
+//! | `llama` | RMS norm, rotary | no | every gated one | `swiglu` |
+//! | `qwen3` | RMS norm, rotary | yes | every gated one | `swiglu` |
+//! | `arcee` | RMS norm, rotary | no | every one that is not gated | `relu-squared` |
+//! | `apertus` | RMS norm, rotary | yes | every one that is not gated | `relu-squared` |
 //!
 //! In PyTorch, `AutoModelForCausalLM.from_pretrained(folder)` reads what is written here, and
 //! `model.load_state_dict(safetensors.torch.load_file(..), strict=True)` finds every name.
@@ -30,32 +41,38 @@
 //! }
 //! ```
 
+mod export;
+mod gguf;
 mod gpt2;
 mod json;
 mod llama;
+mod onnx;
+mod parts;
+mod shapes;
+mod weight_type;
 mod weights;
 
+pub use export::Export;
 pub use gpt2::{gpt2, nanogpt};
 pub use llama::{llama, llama_meta};
+pub use weight_type::WeightType;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Storable, read_json, write_atomically};
+use crate::checkpoint::{CheckpointError, Storable, read_json};
 use crate::config_error::ConfigError;
-use crate::gpt::{Gpt, GptConfig, Names};
+use crate::gpt::{Gpt, GptConfig};
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use crate::state_map::StateMap;
-use crate::text::Printable;
+use crate::text::{Printable, Tokenizer};
+use parts::ModelType;
+use retrograd_tensor::Shape;
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::{DType, Shape};
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use shapes::Shapes;
 use std::fmt::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
-
-/// The sizes of parameters, by their names here.
-type Shapes = BTreeMap<String, Vec<usize>>;
 
 /// An error of reading or writing a pretrained model.
 #[derive(Debug)]
@@ -99,8 +116,8 @@ impl From<CheckpointError> for PretrainedError {
     }
 }
 
-/// The configuration of a model in `config.json` of Hugging Face's `transformers`, of the model types
-/// `gpt2` and `llama`.
+/// The configuration of a model in `config.json` of Hugging Face's `transformers`, of the
+/// [model types](self) `gpt2`, `llama`, `qwen3`, `arcee` and `apertus`.
 ///
 /// The rates of dropout of GPT-2 must be equal, because there is one rate here.
 ///
@@ -123,20 +140,21 @@ pub fn config_from_json(text: &str) -> Result<GptConfig, ConfigError> {
         model_type: Option<String>,
     }
     let Kind { model_type } = json::parse(text)?;
-    let config = match model_type.as_deref() {
-        Some("gpt2") => gpt2::config(text)?,
-        Some("llama") => llama::config(text)?,
-        Some(other) => {
-            return Err(ConfigError(format!("model_type is {other:?}, not gpt2 or llama")));
-        }
-        None => return Err(ConfigError("there is no model_type: gpt2 or llama".into())),
+    let names = ModelType::names();
+    let Some(name) = model_type else {
+        return Err(ConfigError(format!("there is no model_type: one of {names}")));
+    };
+    let config = match ModelType::of_name(&name) {
+        Some(ModelType::Gpt2) => gpt2::config(text)?,
+        Some(model) => llama::config(text, model)?,
+        None => return Err(ConfigError(format!("model_type is {name:?}, not one of {names}"))),
     };
     config.check()?;
     Ok(config)
 }
 
-/// `config.json` of a configuration, the inverse of [`config_from_json`]: of `gpt2` if the names are
-/// [`Names::Gpt2`], of `llama` if they are [`Names::Llama`].
+/// `config.json` of a configuration, the inverse of [`config_from_json`], of the [model type](self) that its parts
+/// choose. Dropout of another type than `gpt2` is left out, as it has no effect on inference.
 ///
 /// # Errors
 /// If the model type has no option for a part of the configuration.
@@ -149,7 +167,9 @@ pub fn config_from_json(text: &str) -> Result<GptConfig, ConfigError> {
 /// let text = pretrained::config_to_json(&config).unwrap();
 /// assert!(text.contains(r#""architectures": ["#) && text.contains("LlamaForCausalLM"));
 /// assert_eq!(pretrained::config_from_json(&text).unwrap(), config);
-/// assert!(pretrained::config_to_json(&GptConfig::modern()).is_err());
+/// assert!(pretrained::config_to_json(&GptConfig::modern()).unwrap().contains("ApertusForCausalLM"));
+/// let windows = GptConfig { windows: vec![Some(16)], ..config };
+/// assert!(pretrained::config_to_json(&windows).is_err());
 /// ```
 pub fn config_to_json(config: &GptConfig) -> Result<String, ConfigError> {
     Ok(json::text(&to_json(config)?))
@@ -158,13 +178,14 @@ pub fn config_to_json(config: &GptConfig) -> Result<String, ConfigError> {
 /// The entries of `config.json`.
 fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
     config.check()?;
-    match config.names {
-        Names::Gpt2 => gpt2::to_json(config),
-        Names::Llama => llama::to_json(config),
+    match ModelType::of(config) {
+        ModelType::Gpt2 => gpt2::to_json(config),
+        model => llama::to_json(config, model),
     }
 }
 
 /// What models of a type have in common.
+#[derive(Default)]
 struct Family {
     /// The map of their state dicts.
     map: StateMap,
@@ -174,9 +195,9 @@ struct Family {
 
 impl Family {
     fn of(config: &GptConfig) -> Family {
-        match config.names {
-            Names::Gpt2 => Family { map: gpt2(), shapes: gpt2::shapes(config) },
-            Names::Llama => Family { map: llama(config), shapes: llama::shapes(config) },
+        match ModelType::of(config) {
+            ModelType::Gpt2 => Family { map: gpt2(), shapes: gpt2::shapes(config) },
+            _ => Family { map: llama(config), shapes: shapes::shapes(config) },
         }
     }
 
@@ -202,11 +223,43 @@ impl Family {
 /// The weight of the head, which a file may lack if it is tied.
 const HEAD: &str = "lm_head.weight";
 
+/// A model of another program: its configuration, its weights by the names here, and its tokenizer.
+struct Foreign<T: Storable> {
+    config: GptConfig,
+    dict: StateDict<T>,
+    tokenizer: Option<Tokenizer>,
+}
+
+/// Reads a folder of Hugging Face's, or a file of GGUF or ONNX. The names are those of a model of the configuration
+/// `known`, or of that of the file.
+fn read<T: Storable>(
+    path: &Path,
+    known: Option<&GptConfig>,
+) -> Result<Foreign<T>, PretrainedError> {
+    if path.is_dir() || !path.exists() {
+        let config_path = path.join("config.json");
+        let text =
+            read_json(&config_path).map_err(|e| PretrainedError::Io(config_path.clone(), e))?;
+        let config =
+            config_from_json(&text).map_err(|e| PretrainedError::Config(config_path, e))?;
+        let family = Family::of(known.unwrap_or(&config));
+        let dict = family.map.import(&weights::load(path)?)?;
+        return Ok(Foreign { config, dict, tokenizer: None });
+    }
+    let is_gguf = gguf::is_one(path).map_err(|e| PretrainedError::Io(path.into(), e))?;
+    let (config, tokenizer, file) = if is_gguf { gguf::read(path)? } else { onnx::read(path)? };
+    let map = match is_gguf {
+        true => gguf::map(known.unwrap_or(&config)),
+        false => StateMap::new(),
+    };
+    Ok(Foreign { config, dict: map.import(&file)?, tokenizer })
+}
+
 impl<T: Storable> Gpt<T> {
-    /// The model in a folder of Hugging Face's `transformers`, with weights converted to the element
-    /// type.
+    /// The model of another program, with weights converted to the element type: a folder of Hugging Face's
+    /// `transformers`, or a file of GGUF; also a file of ONNX that [`Export::onnx`] wrote.
     ///
-    /// The weights are in `model.safetensors`, or in several files that
+    /// The weights of a folder are in `model.safetensors`, or in several files that
     /// `model.safetensors.index.json` lists. The configuration is [`config_from_json`] of
     /// `config.json`.
     ///
@@ -229,60 +282,36 @@ impl<T: Storable> Gpt<T> {
     /// std::fs::remove_dir_all(&folder).unwrap();
     /// ```
     #[track_caller]
-    pub fn from_pretrained(folder: impl AsRef<Path>) -> Result<Gpt<T>, PretrainedError> {
-        let folder = folder.as_ref();
-        let path = folder.join("config.json");
-        let text = read_json(&path).map_err(|e| PretrainedError::Io(path.clone(), e))?;
-        let config =
-            config_from_json(&text).map_err(|e| PretrainedError::Config(path.clone(), e))?;
-        let file = weights::load(folder)?;
-        let family = Family::of(&config);
-        let dict = family.map.import(&file)?;
-        drop(file);
-        // Before there is a model: a wrong configuration may need more memory than there is.
-        let unfit = |e| PretrainedError::Load(folder.into(), Box::new(e));
-        family.check(&dict, config.tied).map_err(unfit)?;
-        let model =
-            Gpt::new(config, &mut Rng::new(0)).map_err(|e| PretrainedError::Config(path, e))?;
-        model.load_state_dict(&dict).map_err(unfit)?;
-        Ok(model)
+    pub fn from_pretrained(path: impl AsRef<Path>) -> Result<Gpt<T>, PretrainedError> {
+        Ok(Gpt::from_pretrained_with_tokenizer(path)?.0)
     }
 
-    /// Writes `config.json` and `model.safetensors` for Hugging Face's `transformers`; see
-    /// [`config_to_json`]. The folder is created if there is none.
+    /// [`Gpt::from_pretrained`], and the tokenizer of a file that has one: of GGUF, if it is of characters, bytes, or
+    /// byte-level BPE with GPT-2's division into words; of ONNX.
     ///
-    /// A GPT-2 without biases gets biases of 0, because `transformers` has no other GPT-2. A tied head
-    /// is written under both of its names, as `load_state_dict` of PyTorch expects it.
+    /// # Errors
+    /// As [`Gpt::from_pretrained`].
+    #[track_caller]
+    pub fn from_pretrained_with_tokenizer(
+        path: impl AsRef<Path>,
+    ) -> Result<(Gpt<T>, Option<Tokenizer>), PretrainedError> {
+        let path = path.as_ref();
+        let Foreign { config, dict, tokenizer } = read(path, None)?;
+        // Before there is a model: a wrong configuration may need more memory than there is.
+        let unfit = |e| PretrainedError::Load(path.into(), Box::new(e));
+        Family::of(&config).check(&dict, config.tied).map_err(unfit)?;
+        let model = Gpt::new(config, &mut Rng::new(0))
+            .map_err(|e| PretrainedError::Config(path.join("config.json"), e))?;
+        model.load_state_dict(&dict).map_err(unfit)?;
+        Ok((model, tokenizer))
+    }
+
+    /// Writes `config.json` and `model.safetensors` for Hugging Face's `transformers`: [`Export::hugging_face`]
+    /// without a tokenizer.
     ///
     /// # Errors
     /// If a part of the model has no counterpart there, or a file cannot be written.
     pub fn save_pretrained(&self, folder: impl AsRef<Path>) -> Result<(), PretrainedError> {
-        let folder = folder.as_ref();
-        let path = folder.join("config.json");
-        let config = |e| PretrainedError::Config(path.clone(), e);
-        let mut json = to_json(self.config()).map_err(config)?;
-        json["dtype"] = match T::DTYPE {
-            DType::F64 => "float64".into(),
-            _ => "float32".into(),
-        };
-        let mut dict = self.state_dict();
-        let family = Family::of(self.config());
-        if self.config().names == Names::Gpt2 && !self.config().bias {
-            gpt2::add_biases(&mut dict, &family.shapes);
-        }
-        // The attention may differ from the configuration.
-        family.check(&dict, self.config().tied).map_err(|e| {
-            config(ConfigError(format!("the parameters are not those of the configuration: {e:#}")))
-        })?;
-        let mut file = Checkpoint::new();
-        file.put("", &family.map.export(&dict)?);
-        file.note("format", &"pt");
-        let failed = |path: &Path| {
-            let path = path.to_path_buf();
-            move |e| PretrainedError::Io(path, e)
-        };
-        fs::create_dir_all(folder).map_err(failed(folder))?;
-        file.save_plain(folder.join(weights::FILE))?;
-        write_atomically(&path, json::text(&json).as_bytes()).map_err(failed(&path))
+        Export::default().hugging_face(self, folder)
     }
 }

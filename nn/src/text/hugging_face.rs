@@ -2,6 +2,7 @@
 
 use super::encoding::{Encoding, SEPARATOR};
 use super::error::TextError;
+use super::exported::byte_char;
 use super::file_checks::{self as checks, wrong};
 use serde_json::Value;
 use std::cell::Cell;
@@ -188,15 +189,10 @@ impl HuggingFace {
         decoders.iter().enumerate().any(is_open)
     }
 
-    /// The bytes of a token, if the tokenizer has a token for each byte of the text. Each is a character, as in
-    /// GPT-2: printable ones stand for themselves, and the others are the characters from `U+0100` on. A token
-    /// with other characters is its text.
+    /// The bytes of a token, if the tokenizer has a token for each byte of the text, of which each is a
+    /// [character](byte_char). A token with other characters is its text.
     pub(super) fn bytes(&self, token: &str) -> Option<Vec<u8>> {
-        let is_printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..);
-        let byte = |c: char| match u32::from(c).checked_sub(256) {
-            None => u8::try_from(c).ok().filter(is_printable),
-            Some(n) => (0..=255).filter(|byte| !is_printable(byte)).nth(n as usize),
-        };
+        let byte = |c: char| (0..=255).find(|&byte| byte_char(byte) == c);
         let is_level = |d: &&DecoderWrapper| matches!(d, DecoderWrapper::ByteLevel(_));
         let bytes = || token.chars().map(byte).collect::<Option<_>>();
         self.decoders().iter().any(is_level).then(|| bytes().unwrap_or_else(|| token.into()))

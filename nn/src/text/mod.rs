@@ -42,6 +42,7 @@ mod decode_stream;
 mod documents;
 mod encoding;
 mod error;
+mod exported;
 #[cfg(feature = "tokenizers")]
 mod file_checks;
 #[cfg(feature = "tokenizers")]

@@ -5,6 +5,7 @@ use super::HuggingFace;
 use super::char_vocabulary::CharVocabulary;
 use super::encoding::{Encoding, SEPARATOR};
 use super::error::TextError;
+use super::exported;
 use crate::checkpoint::{read_json, write_atomically};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -294,6 +295,27 @@ impl Tokenizer {
         serde_json::to_string(&own).expect("text has a JSON form")
     }
 
+    /// The tokenizer as `tokenizer.json` of Hugging Face's library, with the same tokens for every text. A
+    /// character that is not in the vocabulary is an error there, too.
+    ///
+    /// [`Tokenizer::from_json`] reads it, that of characters or bytes also without the feature `tokenizers`.
+    ///
+    /// ```
+    /// use retrograd::prelude::*;
+    /// let tokenizer = Tokenizer::chars(["to be"]);
+    /// let json = tokenizer.to_hugging_face();
+    /// assert!(json.contains("WordLevel"));
+    /// assert_eq!(Tokenizer::from_json(&json).unwrap(), tokenizer);
+    /// ```
+    pub fn to_hugging_face(&self) -> String {
+        match self {
+            Tokenizer::Char(vocabulary) => exported::json(Some(vocabulary), self.separator()),
+            Tokenizer::Byte { .. } => exported::json(None, self.separator()),
+            #[cfg(feature = "tokenizers")]
+            Tokenizer::HuggingFace(_) => self.to_json(),
+        }
+    }
+
     /// The tokenizer of such JSON.
     ///
     /// # Errors
@@ -314,6 +336,12 @@ impl Tokenizer {
         let wrong = |e: serde_json::Error| TextError::NotATokenizer(e.to_string());
         let kind: Kind<'_> = serde_json::from_str(json).map_err(wrong)?;
         if kind.model.is_some() {
+            if let Some((characters, separator)) = exported::own(json) {
+                return Ok(match characters {
+                    Some(vocabulary) => Tokenizer::Char(CharVocabulary { separator, ..vocabulary }),
+                    None => Tokenizer::Byte { separator },
+                });
+            }
             #[cfg(feature = "tokenizers")]
             return HuggingFace::from_json(json).map(Tokenizer::HuggingFace);
             #[cfg(not(feature = "tokenizers"))]

@@ -506,6 +506,12 @@ impl Rope {
         Some(tables)
     }
 
+    /// The cosines and sines of positions from 0 on, `[positions, pairs]`.
+    pub(crate) fn tables(&self, positions: usize) -> [Tensor<f32>; 2] {
+        let (cos, sin) = self.angles(&(0..positions as i64).collect::<Vec<_>>());
+        [cos, sin].map(|table| Tensor::from_vec(table, [positions, self.width / 2]))
+    }
+
     /// The cosines and sines of all pairs at each position.
     fn angles<T: Real>(&self, positions: &[i64]) -> (Vec<T>, Vec<T>) {
         let frequencies = self.frequencies();

@@ -1,0 +1,234 @@
+//! Writing models for other programs.
+
+use super::parts::ModelType;
+use super::weight_type::{WeightType, kind};
+use super::{Family, PretrainedError, gguf, gpt2, json, onnx, read, to_json, weights};
+use crate::checkpoint::{Checkpoint, Storable, write_atomically};
+use crate::config_error::ConfigError;
+use crate::gpt::Gpt;
+use crate::module::Module;
+use crate::state::StateDict;
+use crate::text::Tokenizer;
+use retrograd_tensor::{DType, Tensor};
+use serde_json::json;
+use std::fs;
+use std::path::Path;
+
+/// What is written for other programs besides a model, and how: the methods are the targets.
+///
+/// ```
+/// use retrograd::nn::pretrained::{Export, WeightType};
+/// use retrograd::prelude::*;
+///
+/// let tokenizer = Tokenizer::chars(["to be or not to be"]);
+/// let config = GptConfig { vocab: 7, context: 8, layers: 1, heads: 2, width: 32, ..GptConfig::llama() };
+/// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+/// let file = std::env::temp_dir().join(format!("doc-export-{}.gguf", std::process::id()));
+/// let export = Export { weights: WeightType::Q8_0, tokenizer: Some(&tokenizer), ..Export::default() };
+/// export.gguf(&model, &file).unwrap();
+///
+/// let (again, found) = Gpt::<f32>::from_pretrained_with_tokenizer(&file).unwrap();
+/// assert_eq!(found, Some(tokenizer));
+/// let weight = |model: &Gpt| model.state_dict()["model.layers.0.mlp.up_proj.weight"].clone();
+/// assert_eq!(weight(&again), WeightType::Q8_0.rounded(&weight(&model)));
+/// std::fs::remove_file(&file).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Export<'a> {
+    /// The element type of the weights. A model of `f64` is written to a folder of Hugging Face as it is, unless
+    /// the type is one of 16 bits.
+    pub weights: WeightType,
+    /// The tokenizer.
+    pub tokenizer: Option<&'a Tokenizer>,
+    /// The name of the model.
+    pub name: &'a str,
+}
+
+impl Default for Export<'_> {
+    fn default() -> Self {
+        Export { weights: WeightType::F32, tokenizer: None, name: "retrograd" }
+    }
+}
+
+impl Export<'_> {
+    /// Writes `config.json`, `generation_config.json` and `model.safetensors` for Hugging Face's `transformers`, and with a
+    /// tokenizer also `tokenizer.json` and `tokenizer_config.json`; see [`config_to_json`](super::config_to_json).
+    /// The folder is created if there is none.
+    ///
+    /// A GPT-2 without biases gets biases of 0, because `transformers` has no other GPT-2. A tied head
+    /// is written under both of its names, as `load_state_dict` of PyTorch expects it.
+    ///
+    /// # Errors
+    /// If a part of the model has no counterpart there, a weight exceeds the element type, or a file cannot be written.
+    pub fn hugging_face<T: Storable>(
+        &self,
+        model: &Gpt<T>,
+        folder: impl AsRef<Path>,
+    ) -> Result<(), PretrainedError> {
+        let (folder, c) = (folder.as_ref(), model.config());
+        let path = folder.join("config.json");
+        let invalid = |e| PretrainedError::Config(path.clone(), e);
+        let mut config = to_json(c).map_err(invalid)?;
+        let floats = self.weights.stored().map_err(invalid)?;
+        let mut dict = model.state_dict();
+        if ModelType::of(c) == ModelType::Gpt2 && !c.bias {
+            gpt2::add_biases(&mut dict, c);
+        }
+        let family = Family::of(c);
+        self.check(&family, c.tied, &dict).map_err(invalid)?;
+        config["dtype"] = match (self.weights, T::DTYPE) {
+            (WeightType::F32, DType::F64) => "float64".into(),
+            (WeightType::F16, _) => "float16".into(),
+            (WeightType::Bf16, _) => "bfloat16".into(),
+            _ => "float32".into(),
+        };
+        let separator = self.tokenizer.and_then(Tokenizer::separator);
+        config["eos_token_id"] = separator.into();
+        let mut file = Checkpoint::new();
+        let dict = family.map.export(&dict)?;
+        match self.weights {
+            WeightType::F32 => file.put("", &dict),
+            _ => file.put("", &narrow(&dict)),
+        }
+        file.note("format", &"pt");
+        let failed = |path: &Path| {
+            let path = path.to_path_buf();
+            move |e| PretrainedError::Io(path, e)
+        };
+        fs::create_dir_all(folder).map_err(failed(folder))?;
+        file.save_plain_as(&folder.join(weights::FILE), floats)?;
+        let generation = json!({ "eos_token_id": separator, "do_sample": true });
+        let mut files = vec![
+            ("config.json", json::text(&config)),
+            ("generation_config.json", json::text(&generation)),
+        ];
+        if let Some(tokenizer) = self.tokenizer {
+            let options = json!({
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "model_max_length": c.context,
+                "clean_up_tokenization_spaces": false,
+                "eos_token": separator.map(|token| tokenizer.decode(&[token])),
+            });
+            files.push(("tokenizer.json", tokenizer.to_hugging_face()));
+            files.push(("tokenizer_config.json", json::text(&options)));
+        }
+        for (name, text) in files {
+            let path = folder.join(name);
+            write_atomically(&path, text.as_bytes()).map_err(failed(&path))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a file of GGUF, version 3, for llama.cpp, in the architecture that the parts of the model
+    /// [choose](super). Matrices have the element type, but for learned positions.
+    ///
+    /// # Errors
+    /// As [`Export::hugging_face`].
+    pub fn gguf<T: Storable>(
+        &self,
+        model: &Gpt<T>,
+        path: impl AsRef<Path>,
+    ) -> Result<(), PretrainedError> {
+        let path = path.as_ref();
+        let invalid = |e| PretrainedError::Config(path.into(), e);
+        gguf::check(model.config()).map_err(invalid)?;
+        let dict = self.dict(model).map_err(invalid)?;
+        gguf::write(model.config(), dict, path, self.weights, self.tokenizer, self.name)
+    }
+
+    /// Writes a graph of ONNX in the opset 23. It has operators of the opset only: attention, RMS norm and rotary
+    /// positions are operators there.
+    ///
+    /// Inputs are `input_ids` `[batch, length]` and the keys and values before them,
+    /// `past_key_values.i.key` and `past_key_values.i.value` `[batch, key heads, past, head width]`, of length 0 at the
+    /// beginning; outputs are `logits` `[batch, length, vocab]`, and `present.i.key` and `present.i.value`, the next
+    /// call's past.
+    ///
+    /// # Errors
+    /// As [`Export::hugging_face`], or if the file would have more than 2 GiB.
+    pub fn onnx<T: Storable>(
+        &self,
+        model: &Gpt<T>,
+        path: impl AsRef<Path>,
+    ) -> Result<(), PretrainedError> {
+        let path = path.as_ref();
+        let invalid = |e| PretrainedError::Config(path.into(), e);
+        onnx::check(model.config()).map_err(invalid)?;
+        let dict = self.dict(model).map_err(invalid)?;
+        onnx::write(model.config(), &dict, path, self.weights, self.tokenizer, self.name)
+    }
+
+    /// Reads a file or folder that was written, and compares every weight.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a weight has another bit than the rounded one of the model.
+    pub fn verify<T: Storable>(
+        &self,
+        model: &Gpt<T>,
+        path: impl AsRef<Path>,
+    ) -> Result<(), PretrainedError> {
+        let path = path.as_ref();
+        let c = model.config();
+        let again = read::<f32>(path, Some(c))?;
+        let head = format!("{}.weight", c.names.model().head);
+        for (name, weight) in narrow(&model.state_dict()) {
+            let kind = match path.is_file() {
+                true => kind(&name, weight.shape(), self.weights),
+                false => self.weights,
+            };
+            let same = match again.dict.get(&name) {
+                Some(found) => *found == kind.rounded(&weight),
+                None => c.tied && name == head,
+            };
+            if !same {
+                let why = format!("{name} was not written as it is");
+                return Err(PretrainedError::Config(path.into(), ConfigError(why)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The weights in `f32`.
+    fn dict<T: Storable>(&self, model: &Gpt<T>) -> Result<StateDict<f32>, ConfigError> {
+        let dict = model.state_dict();
+        let family = Family { shapes: super::shapes::shapes(model.config()), ..Family::default() };
+        self.check(&family, model.config().tied, &dict)?;
+        Ok(narrow(&dict))
+    }
+
+    /// Checks that a model has the parameters of its configuration, as its attention may be another, and that no
+    /// weight becomes infinite.
+    fn check<T: Storable>(
+        &self,
+        family: &Family,
+        tied: bool,
+        dict: &StateDict<T>,
+    ) -> Result<(), ConfigError> {
+        family.check(dict, tied).map_err(|e| {
+            ConfigError(format!("the parameters are not those of the configuration: {e:#}"))
+        })?;
+        let most = match self.weights {
+            WeightType::F16 => 65519.0,
+            _ => f64::from(f32::MAX),
+        };
+        for (name, weight) in dict {
+            let exceeds = |x: &f64| x.is_finite() && x.abs() > most;
+            if let Some(x) = weight.to_vec().into_iter().map(T::to_f64).find(exceeds) {
+                return Err(ConfigError(format!(
+                    "{name} has a weight {x}, beyond {}",
+                    self.weights
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// In `f32`, rounded to nearest.
+fn narrow<T: Storable>(dict: &StateDict<T>) -> StateDict<f32> {
+    let narrow = |x: &Tensor<T>| {
+        let values = x.to_vec().into_iter().map(|x| x.to_f64() as f32);
+        Tensor::from_vec(values.collect(), &x.shape()[..])
+    };
+    dict.iter().map(|(name, x)| (name.clone(), narrow(x))).collect()
+}

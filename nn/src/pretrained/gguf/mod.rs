@@ -1,0 +1,283 @@
+//! Models in files of GGUF, which llama.cpp and programs built on it read.
+
+mod file;
+mod tokens;
+
+use super::parts::{ModelType, check_parts, decoder_parts, gpt2_parts};
+use super::weight_type::{WeightType, kind};
+use super::{HEAD, PretrainedError, gpt2, llama};
+use crate::attention::{Pairing, Scaling};
+use crate::checkpoint::Checkpoint;
+use crate::checkpoint::open::open_file;
+use crate::config_error::ConfigError;
+use crate::gpt::{GptConfig, MlpKind, NormKind, Positions, RopeConfig};
+use crate::state::StateDict;
+use crate::state_map::StateMap;
+use crate::text::Tokenizer;
+use file::{Entries, Gguf, MAGIC, Value};
+use retrograd_tensor::Tensor;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// An error unless llama.cpp has an architecture with all parts.
+///
+/// Its Apertus has the activation xIELU, `α_p x² + β x` for `x > 0` and `α_n (eˣ - 1 - x) + β x` else: the
+/// square of ReLU if `α_p = 1`, and `β` and `α_n` are 0.
+pub(super) fn check(c: &GptConfig) -> Result<ModelType, ConfigError> {
+    let model = ModelType::of(c);
+    let rope = c.rope_config().unwrap_or_default();
+    let scaling = matches!(rope.scaling, Scaling::None | Scaling::Linear { .. });
+    let (mut parts, mlp, flag) = match model {
+        ModelType::Gpt2 => (gpt2_parts(c), MlpKind::GeluTanh, "--mlp gelu-tanh"),
+        ModelType::Llama | ModelType::Qwen3 => (decoder_parts(c), MlpKind::SwiGlu, "--mlp swiglu"),
+        _ => (decoder_parts(c), MlpKind::ReluSquared, "--mlp relu-squared, or swiglu"),
+    };
+    parts.push((c.mlp == mlp, format!("mlp {:?}", c.mlp), flag));
+    parts.push((model == ModelType::Gpt2 || !c.bias, "biases".into(), "no biases"));
+    parts.push((scaling, format!("scaling {:?}", rope.scaling), "no scaling, or a linear one"));
+    let has_blocks = c.head_width().is_multiple_of(2);
+    parts.push((has_blocks, "heads of odd width".into(), "another --width, or --heads"));
+    check_parts(&format!("{} of llama.cpp", model.name()), &parts)?;
+    Ok(model)
+}
+
+/// The map between state dicts with the names of GGUF and of a model.
+pub(super) fn map(c: &GptConfig) -> StateMap {
+    let model = ModelType::of(c);
+    let mut map = StateMap::new();
+    let names: &[(&str, &str)] = match model {
+        ModelType::Gpt2 => &[
+            ("token_embd.weight", "transformer.wte.weight"),
+            ("position_embd.weight", "transformer.wpe.weight"),
+            ("output_norm.*", "transformer.ln_f.*"),
+            ("output.weight", HEAD),
+            ("blk.*.attn_norm.*", "transformer.h.*.ln_1.*"),
+            ("blk.*.ffn_norm.*", "transformer.h.*.ln_2.*"),
+            ("blk.*.attn_qkv.*", "transformer.h.*.attn.c_attn.*"),
+            ("blk.*.attn_output.*", "transformer.h.*.attn.c_proj.*"),
+            ("blk.*.ffn_up.*", "transformer.h.*.mlp.c_fc.*"),
+            ("blk.*.ffn_down.*", "transformer.h.*.mlp.c_proj.*"),
+        ],
+        _ => &[
+            ("token_embd.weight", "model.embed_tokens.weight"),
+            ("output_norm.weight", "model.norm.weight"),
+            ("output.weight", HEAD),
+            ("blk.*.attn_norm.weight", "model.layers.*.input_layernorm.weight"),
+            ("blk.*.ffn_norm.weight", "model.layers.*.post_attention_layernorm.weight"),
+            ("blk.*.attn_q.weight", "model.layers.*.self_attn.q_proj.weight"),
+            ("blk.*.attn_k.weight", "model.layers.*.self_attn.k_proj.weight"),
+            ("blk.*.attn_v.weight", "model.layers.*.self_attn.v_proj.weight"),
+            ("blk.*.attn_output.weight", "model.layers.*.self_attn.o_proj.weight"),
+            ("blk.*.attn_q_norm.weight", "model.layers.*.self_attn.q_norm.weight"),
+            ("blk.*.attn_k_norm.weight", "model.layers.*.self_attn.k_norm.weight"),
+            ("blk.*.ffn_gate.weight", "model.layers.*.mlp.gate_proj.weight"),
+            ("blk.*.ffn_up.weight", "model.layers.*.mlp.up_proj.weight"),
+            ("blk.*.ffn_down.weight", "model.layers.*.mlp.down_proj.weight"),
+        ],
+    };
+    for (theirs, ours) in names {
+        map = map.rename(theirs, ours);
+    }
+    // llama.cpp rotates adjacent elements in its Llama and Arcee, halves in the others.
+    match model {
+        ModelType::Gpt2 => map,
+        ModelType::Qwen3 | ModelType::Apertus => {
+            llama::from_llama(llama::permuted(map, c, Pairing::Half), c)
+        }
+        _ => llama::from_llama(llama::permuted(map, c, Pairing::Interleaved), c),
+    }
+}
+
+/// Writes a model.
+pub(super) fn write(
+    c: &GptConfig,
+    mut dict: StateDict<f32>,
+    path: &Path,
+    weights: WeightType,
+    tokenizer: Option<&Tokenizer>,
+    name: &str,
+) -> Result<(), PretrainedError> {
+    let invalid = |e| PretrainedError::Config(path.into(), e);
+    let model = ModelType::of(c);
+    let arch = model.name();
+    let mut to = Entries::default();
+    to.text("general.architecture", arch);
+    to.text("general.name", name);
+    // The numbers of llama.cpp for "mostly" this type.
+    let number = [(WeightType::F16, 1), (WeightType::Q8_0, 7), (WeightType::Bf16, 32)];
+    let number = number.iter().find(|row| row.0 == weights).map_or(0, |row| row.1);
+    to.integer("general.file_type", number);
+    let key = |name: &str| format!("{arch}.{name}");
+    for (name, value) in [
+        ("vocab_size", c.vocab),
+        ("context_length", c.context),
+        ("embedding_length", c.width),
+        ("block_count", c.layers),
+        ("feed_forward_length", c.hidden()),
+        ("attention.head_count", c.heads),
+        ("attention.head_count_kv", c.key_heads()),
+    ] {
+        to.integer(&key(name), value);
+    }
+    match c.rope_config() {
+        None => to.float(&key("attention.layer_norm_epsilon"), c.norm_eps),
+        Some(rope) => {
+            to.float(&key("attention.layer_norm_rms_epsilon"), c.norm_eps);
+            for name in ["attention.key_length", "attention.value_length", "rope.dimension_count"] {
+                to.integer(&key(name), c.head_width());
+            }
+            to.float(&key("rope.freq_base"), rope.base);
+            if let Scaling::Linear { factor } = rope.scaling {
+                to.text(&key("rope.scaling.type"), "linear");
+                to.float(&key("rope.scaling.factor"), factor);
+            }
+        }
+    }
+    if model == ModelType::Apertus {
+        // Before softplus: ln(e - 1) becomes 1, and -100 becomes 0.
+        for (name, value) in [
+            ("alpha_p", 1f64.exp_m1().ln() as f32),
+            ("alpha_n", -100.0),
+            ("beta", 0.0),
+            ("eps", -1e-6),
+        ] {
+            to.floats(&format!("xielu.{name}"), &vec![value; c.layers]);
+        }
+    }
+    match tokenizer {
+        Some(tokenizer) => tokens::write(tokenizer, &mut to).map_err(invalid)?,
+        None => to.text("tokenizer.ggml.model", "none"),
+    }
+    if model == ModelType::Gpt2 {
+        gpt2::add_biases(&mut dict, c);
+    }
+    if c.tied && model != ModelType::Apertus {
+        dict.remove(HEAD);
+    }
+    let tensors = map(c).export(&dict)?.into_iter().map(|(name, tensor)| {
+        let kind = kind(&name, tensor.shape(), weights);
+        (name, tensor, kind)
+    });
+    let tensors: Vec<(String, Tensor<f32>, WeightType)> = tensors.collect();
+    to.write(path, &tensors).map_err(|e| PretrainedError::Io(path.into(), e))
+}
+
+/// Whether a file begins as one of GGUF.
+pub(super) fn is_one(path: &Path) -> io::Result<bool> {
+    let (file, _) = open_file(path)?;
+    let mut start = Vec::new();
+    file.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start == MAGIC)
+}
+
+/// The configuration of a file, its tokenizer, and its tensors.
+pub(super) fn read(
+    path: &Path,
+) -> Result<(GptConfig, Option<Tokenizer>, Checkpoint), PretrainedError> {
+    let failed = |e: file::Problem| PretrainedError::Weights(e.of(path));
+    let mut file = Gguf::open(path).map_err(failed)?;
+    let tokenizer = tokens::read(&file.entries);
+    let tied = !file.has("output.weight");
+    let config = config(&file, tied).map_err(|e| PretrainedError::Config(path.into(), e))?;
+    let mut weights = Checkpoint::new();
+    weights.tensors = file.tensors(|name| !name.starts_with("rope_freqs")).map_err(failed)?;
+    if config.tied && !tied {
+        weights.tensors.remove("output.weight");
+    }
+    Ok((config, tokenizer, weights))
+}
+
+/// The configuration of a file.
+fn config(file: &Gguf, tied: bool) -> Result<GptConfig, ConfigError> {
+    let error = |why: String| Err(ConfigError(why));
+    let arch = match file.entries.get("general.architecture") {
+        Some(Value::Text(arch)) => arch.as_str(),
+        _ => return error("there is no general.architecture".into()),
+    };
+    let Some(model) = ModelType::of_name(arch) else {
+        let names = ModelType::names();
+        return error(format!("the architecture is {arch:?}, not one of {names}"));
+    };
+    let get = |name: &str| file.entries.get(&format!("{arch}.{name}"));
+    let maybe = |name: &str| match get(name) {
+        Some(&Value::Integer(n)) => Ok(usize::try_from(n).ok()),
+        None => Ok(None),
+        Some(value) => Err(ConfigError(format!("{arch}.{name} = {value:?} is not supported"))),
+    };
+    let size = |name: &str| {
+        maybe(name)?.ok_or_else(|| ConfigError(format!("there is no size {arch}.{name}")))
+    };
+    let float = |name: &str| match get(name) {
+        Some(&Value::Float(x)) => Some(shortest(x)),
+        _ => None,
+    };
+    let (heads, width) = (size("attention.head_count")?, size("embedding_length")?);
+    let vocab = match (file.rows("token_embd.weight"), maybe("vocab_size")?) {
+        (Some(rows), _) => rows,
+        (None, Some(vocab)) => vocab,
+        (None, None) => return error("there is no token_embd.weight".into()),
+    };
+    let (mlp, norm, eps) = match model {
+        ModelType::Gpt2 => (MlpKind::GeluTanh, NormKind::LayerNorm, "layer_norm_epsilon"),
+        _ if model.is_gated() => (MlpKind::SwiGlu, NormKind::RmsNorm, "layer_norm_rms_epsilon"),
+        _ => (MlpKind::ReluSquared, NormKind::RmsNorm, "layer_norm_rms_epsilon"),
+    };
+    let positions = match model {
+        ModelType::Gpt2 => Positions::Learned,
+        _ => Positions::Rope(RopeConfig {
+            base: float("rope.freq_base").unwrap_or(10000.0),
+            scaling: match (get("rope.scaling.type"), float("rope.scaling.factor")) {
+                (Some(Value::Text(kind)), Some(factor)) if kind == "linear" => {
+                    Scaling::Linear { factor }
+                }
+                (None, None) => Scaling::None,
+                (Some(Value::Text(kind)), _) if kind == "none" => Scaling::None,
+                (kind, _) => return error(format!("the scaling {kind:?} is not supported")),
+            },
+            ..RopeConfig::default()
+        }),
+    };
+    if file.has("rope_freqs.weight") {
+        return error("rope_freqs.weight, factors of frequencies, are not supported".into());
+    }
+    if model == ModelType::Apertus {
+        for (name, value) in [("alpha_p", 1f64.exp_m1().ln()), ("alpha_n", -100.0), ("beta", 0.0)] {
+            let near = |x: &f64| (x - value).abs() < 1e-6;
+            match file.entries.get(&format!("xielu.{name}")) {
+                Some(Value::Numbers(list)) if list.iter().all(near) => {}
+                _ => return error(format!("an xIELU that is not the square of ReLU: {name}")),
+            }
+        }
+    }
+    let base = if model == ModelType::Gpt2 { GptConfig::default() } else { GptConfig::llama() };
+    let Some(norm_eps) = float(&format!("attention.{eps}")) else {
+        return error(format!("there is no {arch}.attention.{eps}"));
+    };
+    let hidden = size("feed_forward_length")?;
+    let config = GptConfig {
+        vocab,
+        context: size("context_length")?,
+        layers: size("block_count")?,
+        heads,
+        width,
+        tied,
+        key_heads: maybe("attention.head_count_kv")?.filter(|&n| n != heads),
+        head_width: maybe("attention.key_length")?.filter(|n| n.checked_mul(heads) != Some(width)),
+        qk_norm: model.has_qk_norm(),
+        norm,
+        norm_eps,
+        mlp,
+        positions,
+        ..base
+    };
+    config.check()?;
+    let usual = config.hidden() == hidden;
+    let config = GptConfig { hidden: (!usual).then_some(hidden), ..config };
+    config.check()?;
+    Ok(config)
+}
+
+/// The shortest decimal number of an `f32`: the epsilon 1e-5 is one in f64, too.
+fn shortest(x: f64) -> f64 {
+    (x as f32).to_string().parse().unwrap_or(x)
+}

@@ -1,0 +1,119 @@
+//! The wire format of protocol buffers, as far as ONNX needs it.
+//!
+//! Source: <https://protobuf.dev/programming-guides/encoding>.
+
+/// A message under construction: its fields in the order in which they are added.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Message(pub Vec<u8>);
+
+/// The types of fields.
+const VARINT: u64 = 0;
+const FIXED64: u64 = 1;
+const BYTES: u64 = 2;
+const FIXED32: u64 = 5;
+
+impl Message {
+    pub fn new() -> Message {
+        Message::default()
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn key(&mut self, field: u64, kind: u64) {
+        self.varint(field << 3 | kind);
+    }
+
+    pub fn integer(mut self, field: u64, value: i64) -> Message {
+        self.key(field, VARINT);
+        self.varint(value as u64);
+        self
+    }
+
+    pub fn float(mut self, field: u64, value: f32) -> Message {
+        self.key(field, FIXED32);
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+
+    /// A text, or the bytes of a message.
+    pub fn bytes(mut self, field: u64, value: impl AsRef<[u8]>) -> Message {
+        let value = value.as_ref();
+        self = self.begin(field, value.len());
+        self.0.extend(value);
+        self
+    }
+
+    /// The beginning of a field of so many bytes, which follow.
+    pub fn begin(mut self, field: u64, length: usize) -> Message {
+        self.key(field, BYTES);
+        self.varint(length as u64);
+        self
+    }
+}
+
+impl AsRef<[u8]> for Message {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Field<'a> {
+    Integer(i64),
+    Bytes(&'a [u8]),
+    /// A number of 4 or 8 bytes.
+    Fixed,
+}
+
+impl<'a> Field<'a> {
+    pub fn text(self) -> Option<&'a str> {
+        match self {
+            Field::Bytes(bytes) => str::from_utf8(bytes).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// The fields of a message: their numbers, their values, and their bytes as a whole.
+pub(super) fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>, &[u8])>> {
+    fn varint(bytes: &mut &[u8]) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = bytes.split_first()?;
+            *bytes = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let whole = bytes;
+        let key = varint(&mut bytes)?;
+        let value = match key & 7 {
+            VARINT => Field::Integer(varint(&mut bytes)? as i64),
+            BYTES => {
+                let length = usize::try_from(varint(&mut bytes)?).ok()?;
+                let (value, rest) = bytes.split_at_checked(length)?;
+                bytes = rest;
+                Field::Bytes(value)
+            }
+            kind @ (FIXED64 | FIXED32) => {
+                bytes = bytes.get(if kind == FIXED64 { 8 } else { 4 }..)?;
+                Field::Fixed
+            }
+            _ => return None,
+        };
+        all.push((key >> 3, value, &whole[..whole.len() - bytes.len()]));
+    }
+    Some(all)
+}

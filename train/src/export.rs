@@ -1,0 +1,299 @@
+//! Models for other programs: `export`.
+
+use crate::checkpoints::Which;
+use crate::flags::ModelFlags;
+use crate::output::{note, say};
+use crate::run::Run;
+use crate::stop::{OrFailed, Result, failed, usage};
+use clap::{Args, ValueEnum};
+use indicatif::HumanCount;
+use retrograd::nn::pretrained::{Export as To, WeightType};
+use retrograd::prelude::*;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Write a model for another program, and check what was written
+///
+/// Reads every file again and compares all weights. --verify also runs the other program.
+#[derive(Args, Debug)]
+pub struct Export {
+    /// The run, or a model of another program
+    run: PathBuf,
+
+    /// The file or folder to write; it must not exist
+    out: PathBuf,
+
+    /// For whom
+    #[arg(long, value_enum, value_name = "TARGET")]
+    to: Target,
+
+    /// The weights: f32, f16, bf16, or q8_0 (blocks of 8-bit integers; not for hf)
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    dtype: WeightType,
+
+    /// Run the other program on prompts, and compare logits and 200 greedy tokens with those of this one
+    ///
+    /// Needs a python3 with onnxruntime; or torch and transformers; or xllamacpp, which has llama.cpp.
+    #[arg(long)]
+    verify: bool,
+
+    /// The checkpoint of the run: last, best, or the step of one that was kept
+    #[arg(long, value_name = "NAME", default_value = "last")]
+    checkpoint: Which,
+}
+
+/// A format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Target {
+    /// A folder of Hugging Face's transformers, with the tokenizer and a model card
+    Hf,
+    /// A file of llama.cpp, with the tokenizer
+    Gguf,
+    /// A graph of ONNX, with a cache of keys and values as inputs and outputs
+    Onnx,
+}
+
+/// The greedy tokens that are compared.
+const TOKENS: usize = 200;
+/// The tokens of a prompt, at most.
+const PROMPT: usize = 8;
+/// The largest difference of log-probabilities, relative to the largest of them, that is no error.
+const TOLERANCE: f64 = 1e-4;
+
+/// Writes a model and checks it.
+pub fn export(args: &Export) -> Result<()> {
+    let Export { out, dtype, .. } = args;
+    if out.symlink_metadata().is_ok() {
+        return usage(format!("{} exists: it is not replaced", out.display()));
+    }
+    let model =
+        ModelFlags { out: Some(args.run.clone()), checkpoint: args.checkpoint, tokenizer: None };
+    let run = Run::of_folder(&model)?;
+    let name =
+        args.run.file_name().map_or_else(|| "retrograd".into(), |name| name.to_string_lossy());
+    let to = To { weights: *dtype, tokenizer: Some(&run.tokenizer), name: &name };
+    let written = match args.to {
+        Target::Hf => to.hugging_face(&run.model, out),
+        Target::Gguf => to.gguf(&run.model, out),
+        Target::Onnx => to.onnx(&run.model, out),
+    };
+    written.or_failed("cannot export")?;
+    if args.to == Target::Hf {
+        let path = out.join("README.md");
+        fs::write(&path, card(&run, *dtype))
+            .or_failed(format!("cannot write {}", path.display()))?;
+    }
+    to.verify(&run.model, out).or_failed("what was written is not the model")?;
+    let parameters = HumanCount(run.model.num_parameters() as u64);
+    say!("{}: {parameters} parameters in {dtype}, read again with the same bits", out.display());
+    if args.verify {
+        compare(args, &run)?;
+    }
+    Ok(())
+}
+
+/// The model card of a run.
+fn card(run: &Run, weights: WeightType) -> String {
+    let c = run.model.config();
+    let text = run.source.as_ref().map_or("unknown".into(), |source| source.name());
+    let flags = run.recipe.flags();
+    let flags: Vec<String> =
+        flags.iter().map(|(name, value)| format!("--{name} {value}")).collect();
+    let best = match run.best {
+        Some(best) => format!(
+            "{:.4} nats per token after step {}, the lowest during training",
+            best.val_loss, best.step
+        ),
+        None => "not evaluated".into(),
+    };
+    format!(
+        "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n\
+         # A language model of {} parameters\n\n\
+         Trained by retrograd {} for {} steps; the weights are in {weights}.\n\n\
+         | | |\n|---|---|\n\
+         | training text | {text} |\n\
+         | tokenizer | {} of {} tokens |\n\
+         | layers, heads, width, context | {}, {}, {}, {} |\n\
+         | recipe | `train {}` |\n\
+         | held-out loss | {best} |\n\n\
+         ```python\n\
+         from transformers import AutoModelForCausalLM, AutoTokenizer\n\n\
+         tokenizer = AutoTokenizer.from_pretrained(\".\")\n\
+         model = AutoModelForCausalLM.from_pretrained(\".\")\n\
+         tokens = model.generate(**tokenizer(\"The \", return_tensors=\"pt\"), max_new_tokens=50)\n\
+         print(tokenizer.decode(tokens[0]))\n\
+         ```\n",
+        HumanCount(run.model.num_parameters() as u64),
+        env!("CARGO_PKG_VERSION"),
+        run.step,
+        run.tokenizer.kind(),
+        run.tokenizer.vocab_size(),
+        c.layers,
+        c.heads,
+        c.width,
+        c.context,
+        flags.join(" "),
+    )
+}
+
+/// A prompt for the other program.
+#[derive(Serialize)]
+struct Prompt {
+    tokens: Vec<i64>,
+    text: String,
+    /// The number of tokens to append.
+    count: usize,
+}
+
+/// What the other program appended.
+#[derive(Deserialize)]
+struct Continued {
+    tokens: Vec<i64>,
+    /// Logits, or log-probabilities, of each of them.
+    logits: Vec<Vec<Option<f64>>>,
+    seconds: f64,
+    /// The tokens that its tokenizer reads in the text of the prompt.
+    read: Option<Vec<i64>>,
+    /// The tokens that it appends to the text of the prompt.
+    of_text: Option<Vec<i64>>,
+    /// The text of what it appended, by its tokenizer.
+    text: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Reply {
+    program: String,
+    results: Vec<Continued>,
+}
+
+/// Prompts that the model makes, for [`TOKENS`] tokens in all.
+fn prompts(run: &Run) -> Vec<Prompt> {
+    let context = run.model.config().context;
+    let length = PROMPT.min(context / 2).max(1);
+    let (mut rng, mut left) = (Rng::new(1), TOKENS);
+    let mut all = Vec::new();
+    while left > 0 && context > length {
+        let first = vec![all.len() as i64 % run.model.config().vocab as i64];
+        let sampled = run.model.generate(&first, Sampler::default(), &mut rng);
+        let tokens: Vec<i64> = first.iter().copied().chain(sampled).take(length).collect();
+        let count = left.min(context - length);
+        left -= count;
+        // What a text of these tokens is read as.
+        let text = run.tokenizer.decode(&tokens);
+        let tokens = run.tokenizer.encode(&text).unwrap_or(tokens);
+        all.push(Prompt { tokens, text, count });
+    }
+    all
+}
+
+/// Runs the other program, and compares what it computes.
+fn compare(args: &Export, run: &Run) -> Result<()> {
+    let prompts = prompts(run);
+    let reply = ask(args, run, &prompts)?;
+    let program = &reply.program;
+    if reply.results.len() != prompts.len() {
+        return failed(format!("{program} has continued {} prompts", reply.results.len()));
+    }
+    let rounded = match args.dtype {
+        WeightType::F32 => None,
+        // What was written.
+        _ => {
+            Some(Gpt::<f32>::from_pretrained(&args.out).or_failed("cannot read what was written")?)
+        }
+    };
+    let model = rounded.as_ref().unwrap_or(&run.model);
+    let (mut most, mut largest, mut same, mut total) = (0.0f64, 0.0f64, 0, 0);
+    let (mut theirs, mut ours, mut is_read) = (0.0, 0.0, true);
+    for (prompt, theirs_of) in prompts.iter().zip(&reply.results) {
+        let (tokens, rows) = (&theirs_of.tokens, &theirs_of.logits);
+        if tokens.len() != prompt.count || rows.len() != prompt.count {
+            let n = tokens.len();
+            return failed(format!("{program} appended {n} tokens, not {}", prompt.count));
+        }
+        let all: Vec<i64> = prompt.tokens.iter().chain(tokens).copied().collect();
+        let input = Tensor::from_vec(all[..all.len() - 1].to_vec(), [1, all.len() - 1]);
+        let logits = no_grad(|| model.forward(&input, &mut Pass::eval()));
+        let logs = logits.value().log_softmax(-1).select(0, 0);
+        for (i, (token, row)) in tokens.iter().zip(rows).enumerate() {
+            let own: Vec<f64> = logs
+                .select(0, prompt.tokens.len() - 1 + i)
+                .to_vec()
+                .into_iter()
+                .map(f64::from)
+                .collect();
+            let row: Vec<f64> = row.iter().map(|x| x.unwrap_or(f64::NAN)).collect();
+            let sum = row.iter().map(|x| x.exp()).sum::<f64>().ln();
+            for (a, b) in own.iter().zip(&row) {
+                let difference = (a - (b - sum)).abs();
+                most = if difference.is_nan() { f64::INFINITY } else { most.max(difference) };
+                largest = largest.max(a.abs());
+            }
+            let greedy =
+                (0..own.len()).fold(0, |best, j| if own[j] > own[best] { j } else { best });
+            same += usize::from(greedy as i64 == *token);
+        }
+        total += tokens.len();
+        theirs += theirs_of.seconds;
+        is_read &= theirs_of.read.as_ref().is_none_or(|read| *read == prompt.tokens)
+            && theirs_of.of_text.as_ref().is_none_or(|of_text| of_text == tokens)
+            && theirs_of.text.as_ref().is_none_or(|text| *text == run.tokenizer.decode(tokens));
+        let start = Instant::now();
+        let mut rng = Rng::new(1);
+        model
+            .generate(&prompt.tokens, Sampler::greedy(), &mut rng)
+            .take(prompt.count)
+            .for_each(drop);
+        ours += start.elapsed().as_secs_f64();
+    }
+    let relative = most / largest;
+    say!(
+        "{program}: log-probabilities differ by at most {most:.1e}, {relative:.1e} of the largest; {same} of \
+         {total} greedy tokens agree; its tokenizer {}",
+        if is_read { "agrees" } else { "differs" }
+    );
+    note!(
+        "Greedy tokens per second: {:.0} there with one thread, {:.0} here",
+        total as f64 / theirs,
+        total as f64 / ours
+    );
+    match relative <= TOLERANCE && same == total && is_read {
+        true => Ok(()),
+        false => failed(format!("{program} computes something else")),
+    }
+}
+
+/// Asks the other program to continue prompts.
+fn ask(args: &Export, run: &Run, prompts: &[Prompt]) -> Result<Reply> {
+    const BEFORE: &str = "cannot run python3";
+    let script = match args.to {
+        Target::Hf => include_str!("export/hf.py"),
+        Target::Gguf => include_str!("export/gguf.py"),
+        Target::Onnx => include_str!("export/onnx.py"),
+    };
+    let script = format!("{script}\n\n{}", include_str!("export/main.py"));
+    let path = fs::canonicalize(&args.out).or_failed("cannot find what was written")?;
+    let task = json!({ "path": path, "prompts": prompts, "vocab": run.model.config().vocab });
+    let mut child = Command::new("python3")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .or_failed(BEFORE)?;
+    let mut input = child.stdin.take().expect("it is piped");
+    // If it has ended, its status says why.
+    let _ = input.write_all(task.to_string().as_bytes());
+    drop(input);
+    let output = child.wait_with_output().or_failed(BEFORE)?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let last = text.trim_end().lines().last().unwrap_or("it gave no reason").to_string();
+        return failed(format!("the other program failed: {last}"));
+    }
+    serde_json::from_slice(&output.stdout).or_failed("python3 printed something else")
+}
