@@ -176,14 +176,15 @@ def compare(programs, case, turns, seconds, watch):
 def peak_memory(programs, case):
     """A row of the results: peak resident memory minus that of the program after its start."""
     row = dict(group=case.group, name=case.name, aim=case.aim, each=True, bytes_at_peak={})
-    for label, name in [("ours", "ours"), *((r.name, r.program) for r in case.rivals)]:
+    rivals = ((r.name, r.program, case.name.replace(*r.rename)) for r in case.rivals)
+    for label, name, work in [("ours", "ours", case.name), *rivals]:
         if not programs.get(name):
             continue
         program = programs.start_program(name)
         try:
             program.reset_peak()
             before = program.memory("VmRSS")
-            if program.open(case.name) is not None:
+            if program.open(work) is not None:
                 program.run(0)
                 row["bytes_at_peak"][label] = program.memory("VmHWM") - before
         except ProgramEnded as ended:

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
 #[cfg(feature = "browser")]
@@ -26,6 +27,25 @@ pub fn fixture(name: &str) -> PathBuf {
 #[track_caller]
 pub fn read(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// The search path of a `python3` that has a module: that of the folder `RETROGRAD_PYTHON`, if it is given. `None` if
+/// there is none, unless `RETROGRAD_NEEDS_PYTHON=1` demands it.
+pub fn python_with(module: &str) -> Option<String> {
+    let folders = [env::var("RETROGRAD_PYTHON"), env::var("PATH")];
+    let path = folders.into_iter().flatten().collect::<Vec<_>>().join(":");
+    let mut python = Command::new("python3");
+    python.args(["-c", &format!("import {module}")]).env("PATH", &path);
+    let found = python.output().is_ok_and(|output| output.status.success());
+    let needed = env::var("RETROGRAD_NEEDS_PYTHON").is_ok_and(|v| v == "1");
+    assert!(
+        found || !needed,
+        "RETROGRAD_NEEDS_PYTHON=1, but python3 has no {module} (hint: RETROGRAD_PYTHON)"
+    );
+    if !found {
+        println!("SKIPPED: python3 has no {module}");
+    }
+    found.then_some(path)
 }
 
 /// Whether documents are to be written.

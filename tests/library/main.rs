@@ -4,6 +4,7 @@
 mod conformance;
 mod doc_examples;
 mod element_types;
+mod exports;
 mod from_pytorch;
 mod learns;
 mod numpy_files;

@@ -1,11 +1,12 @@
 //! Writing models for other programs.
 
 use super::parts::ModelType;
+use super::shapes::check;
 use super::weight_type::{WeightType, kind};
-use super::{Family, PretrainedError, gguf, gpt2, json, onnx, read, to_json, weights};
+use super::{PretrainedError, gguf, gpt2, json, map, onnx, read, to_json, weights};
 use crate::checkpoint::{Checkpoint, Storable, write_atomically};
 use crate::config_error::ConfigError;
-use crate::gpt::Gpt;
+use crate::gpt::{Gpt, GptConfig};
 use crate::module::Module;
 use crate::state::StateDict;
 use crate::text::Tokenizer;
@@ -71,11 +72,10 @@ impl Export<'_> {
         let mut config = to_json(c).map_err(invalid)?;
         let floats = self.weights.stored().map_err(invalid)?;
         let mut dict = model.state_dict();
+        self.check(c, &dict).map_err(invalid)?;
         if ModelType::of(c) == ModelType::Gpt2 && !c.bias {
             gpt2::add_biases(&mut dict, c);
         }
-        let family = Family::of(c);
-        self.check(&family, c.tied, &dict).map_err(invalid)?;
         config["dtype"] = match (self.weights, T::DTYPE) {
             (WeightType::F32, DType::F64) => "float64".into(),
             (WeightType::F16, _) => "float16".into(),
@@ -85,7 +85,7 @@ impl Export<'_> {
         let separator = self.tokenizer.and_then(Tokenizer::separator);
         config["eos_token_id"] = separator.into();
         let mut file = Checkpoint::new();
-        let dict = family.map.export(&dict)?;
+        let dict = map(c).export(&dict)?;
         match self.weights {
             WeightType::F32 => file.put("", &dict),
             _ => file.put("", &narrow(&dict)),
@@ -191,8 +191,7 @@ impl Export<'_> {
     /// The weights in `f32`.
     fn dict<T: Storable>(&self, model: &Gpt<T>) -> Result<StateDict<f32>, ConfigError> {
         let dict = model.state_dict();
-        let family = Family { shapes: super::shapes::shapes(model.config()), ..Family::default() };
-        self.check(&family, model.config().tied, &dict)?;
+        self.check(model.config(), &dict)?;
         Ok(narrow(&dict))
     }
 
@@ -200,11 +199,10 @@ impl Export<'_> {
     /// weight becomes infinite.
     fn check<T: Storable>(
         &self,
-        family: &Family,
-        tied: bool,
+        config: &GptConfig,
         dict: &StateDict<T>,
     ) -> Result<(), ConfigError> {
-        family.check(dict, tied).map_err(|e| {
+        check(config, dict).map_err(|e| {
             ConfigError(format!("the parameters are not those of the configuration: {e:#}"))
         })?;
         let most = match self.weights {

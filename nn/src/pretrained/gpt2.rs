@@ -2,7 +2,7 @@
 
 use super::json::{self, entries};
 use super::parts::{check_parts, gpt2_parts};
-use super::shapes::Shapes;
+use super::shapes::shapes;
 use crate::checkpoint::Storable;
 use crate::config_error::ConfigError;
 use crate::gpt::{GptConfig, MlpKind};
@@ -126,7 +126,7 @@ pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
     let c = config;
     let activation = ACTIVATIONS.iter().find(|(_, mlp)| *mlp == c.mlp);
     let mut parts = gpt2_parts(c);
-    parts.push((activation.is_some(), format!("mlp {:?}", c.mlp), "--mlp gelu"));
+    parts.push((activation.is_some(), format!("mlp {:?}", c.mlp.name()), "--mlp gelu"));
     check_parts("gpt2 of transformers", &parts)?;
     Ok(json!({
         "model_type": "gpt2",
@@ -149,14 +149,10 @@ pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
     }))
 }
 
-/// The parameters, with biases.
-pub(super) fn shapes(config: &GptConfig) -> Shapes {
-    super::shapes::shapes(&GptConfig { bias: true, ..config.clone() })
-}
-
 /// Adds biases of 0 where there is none.
 pub(super) fn add_biases<T: Storable>(dict: &mut StateDict<T>, config: &GptConfig) {
-    for (name, sizes) in shapes(config).iter().filter(|(name, _)| name.ends_with(".bias")) {
+    let shapes = shapes(&GptConfig { bias: true, ..config.clone() });
+    for (name, sizes) in shapes.iter().filter(|(name, _)| name.ends_with(".bias")) {
         dict.entry(name.clone()).or_insert_with(|| Tensor::zeros(&sizes[..]));
     }
 }

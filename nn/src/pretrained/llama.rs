@@ -300,7 +300,7 @@ pub(super) fn to_json(c: &GptConfig, model: ModelType) -> Result<Value, ConfigEr
     let biased = matches!(model, ModelType::Llama | ModelType::Arcee);
     let mut parts = decoder_parts(c);
     parts.push((biased || !c.bias, "biases".into(), "--bias false"));
-    parts.push((activation.is_some(), format!("mlp {:?}", c.mlp), "--mlp swiglu"));
+    parts.push((activation.is_some(), format!("mlp {:?}", c.mlp.name()), "--mlp swiglu"));
     check_parts(&format!("{} of transformers", model.name()), &parts)?;
     let rope = c.rope_config().unwrap_or_default();
     let mut parameters = match rope.scaling {

@@ -65,11 +65,10 @@ use crate::state::{LoadError, StateDict};
 use crate::state_map::StateMap;
 use crate::text::{Printable, Tokenizer};
 use parts::ModelType;
-use retrograd_tensor::Shape;
 use retrograd_tensor::random::Rng;
 use serde::Deserialize;
 use serde_json::Value;
-use shapes::Shapes;
+use shapes::check;
 use std::fmt::{self, Write};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -184,44 +183,13 @@ fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
     }
 }
 
-/// What models of a type have in common.
-#[derive(Default)]
-struct Family {
-    /// The map of their state dicts.
-    map: StateMap,
-    /// The parameters of a model of a configuration.
-    shapes: Shapes,
-}
-
-impl Family {
-    fn of(config: &GptConfig) -> Family {
-        match ModelType::of(config) {
-            ModelType::Gpt2 => Family { map: gpt2(), shapes: gpt2::shapes(config) },
-            _ => Family { map: llama(config), shapes: shapes::shapes(config) },
-        }
-    }
-
-    /// The difference between the parameters and a state dict.
-    fn check<T: Storable>(&self, dict: &StateDict<T>, tied: bool) -> Result<(), LoadError> {
-        let mut error = LoadError::default();
-        for (name, sizes) in &self.shapes {
-            match dict.get(name) {
-                Some(value) if value.shape()[..] != sizes[..] => {
-                    let shape = Shape::from(&sizes[..]);
-                    error.mismatched.push((name.clone(), shape, *value.shape()));
-                }
-                None if !(tied && name == HEAD) => error.missing.push(name.clone()),
-                _ => {}
-            }
-        }
-        let unexpected = dict.keys().filter(|name| !self.shapes.contains_key(*name));
-        error.unexpected = unexpected.cloned().collect();
-        if error == LoadError::default() { Ok(()) } else { Err(error) }
+/// The map of the state dicts of a folder of Hugging Face's.
+fn map(config: &GptConfig) -> StateMap {
+    match ModelType::of(config) {
+        ModelType::Gpt2 => gpt2(),
+        _ => llama(config),
     }
 }
-
-/// The weight of the head, which a file may lack if it is tied.
-const HEAD: &str = "lm_head.weight";
 
 /// A model of another program: its configuration, its weights by the names here, and its tokenizer.
 struct Foreign<T: Storable> {
@@ -242,8 +210,7 @@ fn read<T: Storable>(
             read_json(&config_path).map_err(|e| PretrainedError::Io(config_path.clone(), e))?;
         let config =
             config_from_json(&text).map_err(|e| PretrainedError::Config(config_path, e))?;
-        let family = Family::of(known.unwrap_or(&config));
-        let dict = family.map.import(&weights::load(path)?)?;
+        let dict = map(known.unwrap_or(&config)).import(&weights::load(path)?)?;
         return Ok(Foreign { config, dict, tokenizer: None });
     }
     let is_gguf = gguf::is_one(path).map_err(|e| PretrainedError::Io(path.into(), e))?;
@@ -299,7 +266,7 @@ impl<T: Storable> Gpt<T> {
         let Foreign { config, dict, tokenizer } = read(path, None)?;
         // Before there is a model: a wrong configuration may need more memory than there is.
         let unfit = |e| PretrainedError::Load(path.into(), Box::new(e));
-        Family::of(&config).check(&dict, config.tied).map_err(unfit)?;
+        check(&config, &dict).map_err(unfit)?;
         let model = Gpt::new(config, &mut Rng::new(0))
             .map_err(|e| PretrainedError::Config(path.join("config.json"), e))?;
         model.load_state_dict(&dict).map_err(unfit)?;

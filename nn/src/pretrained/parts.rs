@@ -28,7 +28,7 @@ impl ModelType {
     ];
 
     /// The type that is nearest to a configuration.
-    pub fn of(config: &GptConfig) -> ModelType {
+    pub(super) fn of(config: &GptConfig) -> ModelType {
         match (config.rope_config(), config.names) {
             (None, Names::Gpt2) => ModelType::Gpt2,
             (None, Names::Llama) => ModelType::Llama,
@@ -41,12 +41,12 @@ impl ModelType {
         }
     }
 
-    pub fn of_name(name: &str) -> Option<ModelType> {
+    pub(super) fn of_name(name: &str) -> Option<ModelType> {
         ModelType::ALL.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
     /// All names, for messages.
-    pub fn names() -> String {
+    pub(super) fn names() -> String {
         ModelType::ALL.map(|row| row.1).join(", ")
     }
 
@@ -54,20 +54,20 @@ impl ModelType {
         *ModelType::ALL.iter().find(|row| row.0 == self).expect("every type has a row")
     }
 
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         self.row().1
     }
 
     /// The class in PyTorch.
-    pub fn class(self) -> &'static str {
+    pub(super) fn class(self) -> &'static str {
         self.row().2
     }
 
-    pub fn has_qk_norm(self) -> bool {
+    pub(super) fn has_qk_norm(self) -> bool {
         matches!(self, ModelType::Qwen3 | ModelType::Apertus)
     }
 
-    pub fn is_gated(self) -> bool {
+    pub(super) fn is_gated(self) -> bool {
         matches!(self, ModelType::Llama | ModelType::Qwen3)
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn attention_parts(c: &GptConfig) -> Vec<Part> {
         AttentionKind::Causal | AttentionKind::GroupedQuery | AttentionKind::MultiQuery
     );
     vec![
-        (c.pattern.is_empty(), "pattern of attention variants".into(), "--pattern ''"),
+        (c.pattern.is_empty(), "pattern of attention variants".into(), "no --pattern"),
         (is_causal, format!("attention {:?}", c.attention.name()), "--attention causal"),
     ]
 }
@@ -105,8 +105,12 @@ pub(super) fn decoder_parts(c: &GptConfig) -> Vec<Part> {
         c.rope_config().is_none_or(|rope| rope.width.is_none_or(|width| width == c.head_width()));
     parts.extend([
         (c.windows.iter().all(Option::is_none), format!("windows {:?}", c.windows), "no windows"),
-        (c.norm == NormKind::RmsNorm, format!("norm {:?}", c.norm), "--norm rms-norm"),
-        (c.rope_config().is_some(), format!("positions {:?}", c.positions), "--positions rope"),
+        (c.norm == NormKind::RmsNorm, format!("norm {:?}", c.norm.name()), "--norm rms-norm"),
+        (
+            c.rope_config().is_some(),
+            format!("positions {:?}", c.positions.name()),
+            "--positions rope",
+        ),
         (is_whole, "heads of which a part is rotated".into(), "a whole rotary width"),
         (c.logit_softcap.is_none(), softcap(c), "no logit_softcap"),
     ]);
@@ -124,8 +128,8 @@ pub(super) fn gpt2_parts(c: &GptConfig) -> Vec<Part> {
         (c.head_width.is_none(), format!("head_width {:?}", c.head_width), "no head_width"),
         (!c.qk_norm, "QK-norm".into(), "--qk-norm false"),
         (c.windows.iter().all(Option::is_none), format!("windows {:?}", c.windows), "no windows"),
-        (c.norm == NormKind::LayerNorm, format!("norm {:?}", c.norm), "--norm layer-norm"),
-        (learned, format!("positions {:?}", c.positions), "--positions learned, or rope"),
+        (c.norm == NormKind::LayerNorm, format!("norm {:?}", c.norm.name()), "--norm layer-norm"),
+        (learned, format!("positions {:?}", c.positions.name()), "--positions learned, or rope"),
         (c.logit_softcap.is_none(), softcap(c), "no logit_softcap"),
     ]);
     parts

@@ -1,7 +1,13 @@
 //! The parameters of a model, before there is one: a wrong configuration may need more memory than there is.
 
+use crate::checkpoint::Storable;
 use crate::gpt::{GptConfig, NormKind, Positions};
+use crate::state::{LoadError, StateDict};
+use retrograd_tensor::Shape;
 use std::collections::BTreeMap;
+
+/// The weight of the head, which a file may lack if it is tied.
+pub(super) const HEAD: &str = "lm_head.weight";
 
 /// The sizes of parameters, by their names here.
 pub(super) type Shapes = BTreeMap<String, Vec<usize>>;
@@ -65,4 +71,20 @@ pub(super) fn shapes(c: &GptConfig) -> Shapes {
         }
     }
     shapes
+}
+
+/// The difference between the parameters of a configuration and a state dict.
+pub(super) fn check<T: Storable>(c: &GptConfig, dict: &StateDict<T>) -> Result<(), LoadError> {
+    let (shapes, mut error) = (shapes(c), LoadError::default());
+    for (name, sizes) in &shapes {
+        match dict.get(name) {
+            Some(value) if value.shape()[..] != sizes[..] => {
+                error.mismatched.push((name.clone(), Shape::from(&sizes[..]), *value.shape()));
+            }
+            None if !(c.tied && name == HEAD) => error.missing.push(name.clone()),
+            _ => {}
+        }
+    }
+    error.unexpected = dict.keys().filter(|name| !shapes.contains_key(*name)).cloned().collect();
+    if error == LoadError::default() { Ok(()) } else { Err(error) }
 }

@@ -6,6 +6,7 @@ mod commands;
 mod complete_run;
 mod continued;
 mod diff;
+mod export;
 mod folder_gone;
 mod grid;
 mod hugging_face;

@@ -75,35 +75,35 @@ impl Entries {
         &mut self.bytes
     }
 
-    pub fn integer(&mut self, key: &str, value: usize) {
+    pub(super) fn integer(&mut self, key: &str, value: usize) {
         // The sizes of a model in memory are below.
         let value = u32::try_from(value).unwrap_or(u32::MAX);
         self.add(key, kind::U32).extend(value.to_le_bytes());
     }
 
-    pub fn float(&mut self, key: &str, value: f64) {
+    pub(super) fn float(&mut self, key: &str, value: f64) {
         self.add(key, kind::F32).extend((value as f32).to_le_bytes());
     }
 
-    pub fn bool(&mut self, key: &str, value: bool) {
+    pub(super) fn bool(&mut self, key: &str, value: bool) {
         self.add(key, kind::BOOL).push(value.into());
     }
 
-    pub fn text(&mut self, key: &str, value: &str) {
+    pub(super) fn text(&mut self, key: &str, value: &str) {
         text(self.add(key, kind::TEXT), value);
     }
 
-    pub fn texts<'a>(&mut self, key: &str, values: impl ExactSizeIterator<Item = &'a str>) {
+    pub(super) fn texts<'a>(&mut self, key: &str, values: impl ExactSizeIterator<Item = &'a str>) {
         let bytes = self.list(key, kind::TEXT, values.len());
         values.for_each(|value| text(bytes, value));
     }
 
-    pub fn integers(&mut self, key: &str, values: &[i32]) {
+    pub(super) fn integers(&mut self, key: &str, values: &[i32]) {
         let bytes = self.list(key, kind::I32, values.len());
         values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
     }
 
-    pub fn floats(&mut self, key: &str, values: &[f32]) {
+    pub(super) fn floats(&mut self, key: &str, values: &[f32]) {
         let bytes = self.list(key, kind::F32, values.len());
         values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
     }
@@ -116,7 +116,7 @@ impl Entries {
     }
 
     /// Writes the file, atomically.
-    pub fn write(
+    pub(super) fn write(
         self,
         path: &Path,
         tensors: &[(String, Tensor<f32>, WeightType)],
@@ -179,7 +179,7 @@ pub(super) struct Gguf {
     file: BufReader<File>,
     /// Bytes of the file that have not been read.
     left: u64,
-    pub entries: BTreeMap<String, Value>,
+    pub(super) entries: BTreeMap<String, Value>,
     parts: BTreeMap<String, Part>,
     /// The offset of the elements.
     data: u64,
@@ -198,7 +198,7 @@ impl From<io::Error> for Problem {
 }
 
 impl Problem {
-    pub fn of(self, path: &Path) -> CheckpointError {
+    pub(super) fn of(self, path: &Path) -> CheckpointError {
         match self {
             Problem::Io(e) => CheckpointError::Io(path.into(), e),
             Problem::Malformed(why) => CheckpointError::Unreadable(path.into(), why),
@@ -211,7 +211,7 @@ fn malformed<T>(why: impl Into<String>) -> Result<T, Problem> {
 }
 
 impl Gguf {
-    pub fn open(path: &Path) -> Result<Gguf, Problem> {
+    pub(super) fn open(path: &Path) -> Result<Gguf, Problem> {
         let (file, length) = open_file(path)?;
         let (entries, parts) = (BTreeMap::new(), BTreeMap::new());
         let mut file = Gguf { file: BufReader::new(file), left: length, entries, parts, data: 0 };
@@ -382,17 +382,17 @@ impl Gguf {
     }
 
     /// Whether there is a tensor of this name.
-    pub fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.parts.contains_key(name)
     }
 
     /// The number of rows of a tensor.
-    pub fn rows(&self, name: &str) -> Option<usize> {
+    pub(super) fn rows(&self, name: &str) -> Option<usize> {
         self.parts.get(name).and_then(|part| part.shape.first().copied())
     }
 
     /// The tensors, by name; an element type that is not supported is an error for one that is wanted.
-    pub fn tensors(
+    pub(super) fn tensors(
         &mut self,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<BTreeMap<String, AnyTensor>, Problem> {

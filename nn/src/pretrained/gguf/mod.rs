@@ -4,8 +4,9 @@ mod file;
 mod tokens;
 
 use super::parts::{ModelType, check_parts, decoder_parts, gpt2_parts};
+use super::shapes::HEAD;
 use super::weight_type::{WeightType, kind};
-use super::{HEAD, PretrainedError, gpt2, llama};
+use super::{PretrainedError, gpt2, llama};
 use crate::attention::{Pairing, Scaling};
 use crate::checkpoint::Checkpoint;
 use crate::checkpoint::open::open_file;
@@ -32,7 +33,7 @@ pub(super) fn check(c: &GptConfig) -> Result<ModelType, ConfigError> {
         ModelType::Llama | ModelType::Qwen3 => (decoder_parts(c), MlpKind::SwiGlu, "--mlp swiglu"),
         _ => (decoder_parts(c), MlpKind::ReluSquared, "--mlp relu-squared, or swiglu"),
     };
-    parts.push((c.mlp == mlp, format!("mlp {:?}", c.mlp), flag));
+    parts.push((c.mlp == mlp, format!("mlp {:?}", c.mlp.name()), flag));
     parts.push((model == ModelType::Gpt2 || !c.bias, "biases".into(), "no biases"));
     parts.push((scaling, format!("scaling {:?}", rope.scaling), "no scaling, or a linear one"));
     let has_blocks = c.head_width().is_multiple_of(2);

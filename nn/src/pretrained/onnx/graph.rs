@@ -44,7 +44,7 @@ pub(super) struct Initializer {
 }
 
 impl Initializer {
-    pub fn floats(name: &str, value: &Tensor<f32>) -> Initializer {
+    pub(super) fn floats(name: &str, value: &Tensor<f32>) -> Initializer {
         let mut bytes = Vec::new();
         WeightType::F32.encode(value.contiguous().as_slice(), &mut bytes);
         let dims = value.shape().to_vec();
@@ -57,7 +57,7 @@ impl Initializer {
     }
 
     /// The field of the graph, but for the elements at its end.
-    pub fn head(&self) -> Message {
+    pub(super) fn head(&self) -> Message {
         let mut tensor = Message::new();
         for &n in &self.dims {
             tensor = tensor.integer(field::DIMS, n as i64);
@@ -85,14 +85,19 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Adds a node with one output, whose name it returns.
-    pub fn node(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute<'_>]) -> String {
+    pub(super) fn node(
+        &mut self,
+        op: &str,
+        inputs: &[&str],
+        attributes: &[Attribute<'_>],
+    ) -> String {
         let output = format!("{}/{op}_{}", self.scope, self.nodes.len());
         self.node_of(op, inputs, &[&output], attributes);
         output
     }
 
     /// Adds a node with outputs of these names.
-    pub fn node_of(
+    pub(super) fn node_of(
         &mut self,
         op: &str,
         inputs: &[&str],
@@ -130,36 +135,36 @@ impl Graph {
     }
 
     /// A constant of floats.
-    pub fn floats(&mut self, name: &str, value: &Tensor<f32>) -> String {
+    pub(super) fn floats(&mut self, name: &str, value: &Tensor<f32>) -> String {
         self.constants.push(Initializer::floats(name, value));
         name.into()
     }
 
     /// A constant number.
-    pub fn float(&mut self, value: f64) -> String {
+    pub(super) fn float(&mut self, value: f64) -> String {
         let name = format!("constant_{}", self.constants.len());
         self.floats(&name, &Tensor::scalar(value as f32))
     }
 
     /// A constant list of integers.
-    pub fn integers(&mut self, values: &[i64]) -> String {
+    pub(super) fn integers(&mut self, values: &[i64]) -> String {
         let name = format!("constant_{}", self.constants.len());
         self.constants.push(Initializer::integers(name.clone(), values, &[values.len()]));
         name
     }
 
     /// A constant integer.
-    pub fn integer(&mut self, value: i64) -> String {
+    pub(super) fn integer(&mut self, value: i64) -> String {
         let name = format!("constant_{}", self.constants.len());
         self.constants.push(Initializer::integers(name.clone(), &[value], &[]));
         name
     }
 
-    pub fn input(&mut self, name: &str, element: i64, dims: &[&str]) {
+    pub(super) fn input(&mut self, name: &str, element: i64, dims: &[&str]) {
         self.end(11, name, element, dims);
     }
 
-    pub fn output(&mut self, name: &str, element: i64, dims: &[&str]) {
+    pub(super) fn output(&mut self, name: &str, element: i64, dims: &[&str]) {
         self.end(12, name, element, dims);
     }
 
@@ -180,7 +185,7 @@ impl Graph {
     }
 
     /// The fields of the graph without initializers.
-    pub fn fields(&self) -> Message {
+    pub(super) fn fields(&self) -> Message {
         let mut graph = Message::new();
         for node in &self.nodes {
             graph = graph.bytes(1, node);
@@ -191,7 +196,7 @@ impl Graph {
     }
 
     /// The initializers of a weight, of which nodes make the weight.
-    pub fn weight(
+    pub(super) fn weight(
         &mut self,
         name: &str,
         value: &Tensor<f32>,

@@ -33,7 +33,7 @@ const WEIGHTS: &str = "retrograd.weights";
 /// An error unless the opset has all parts.
 pub(super) fn check(c: &GptConfig) -> Result<(), ConfigError> {
     let mut parts = attention_parts(c);
-    parts.push((c.positions != Positions::T5, "positions T5".into(), "--positions rope"));
+    parts.push((c.positions != Positions::T5, "positions \"t5\"".into(), "--positions rope"));
     check_parts("the opset of ONNX", &parts)
 }
 

@@ -27,7 +27,7 @@ struct Shared {
 
 impl Builder<'_> {
     /// Adds all nodes. Weights have the names of the state dict.
-    pub fn build(&mut self) {
+    pub(super) fn build(&mut self) {
         let c = self.config;
         let names = c.names.model();
         let (heads, width) = (c.key_heads().to_string(), c.head_width().to_string());

@@ -13,7 +13,7 @@ const BYTES: u64 = 2;
 const FIXED32: u64 = 5;
 
 impl Message {
-    pub fn new() -> Message {
+    pub(super) fn new() -> Message {
         Message::default()
     }
 
@@ -29,20 +29,20 @@ impl Message {
         self.varint(field << 3 | kind);
     }
 
-    pub fn integer(mut self, field: u64, value: i64) -> Message {
+    pub(super) fn integer(mut self, field: u64, value: i64) -> Message {
         self.key(field, VARINT);
         self.varint(value as u64);
         self
     }
 
-    pub fn float(mut self, field: u64, value: f32) -> Message {
+    pub(super) fn float(mut self, field: u64, value: f32) -> Message {
         self.key(field, FIXED32);
         self.0.extend(value.to_le_bytes());
         self
     }
 
     /// A text, or the bytes of a message.
-    pub fn bytes(mut self, field: u64, value: impl AsRef<[u8]>) -> Message {
+    pub(super) fn bytes(mut self, field: u64, value: impl AsRef<[u8]>) -> Message {
         let value = value.as_ref();
         self = self.begin(field, value.len());
         self.0.extend(value);
@@ -50,7 +50,7 @@ impl Message {
     }
 
     /// The beginning of a field of so many bytes, which follow.
-    pub fn begin(mut self, field: u64, length: usize) -> Message {
+    pub(super) fn begin(mut self, field: u64, length: usize) -> Message {
         self.key(field, BYTES);
         self.varint(length as u64);
         self
@@ -73,7 +73,7 @@ pub(super) enum Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    pub fn text(self) -> Option<&'a str> {
+    pub(super) fn text(self) -> Option<&'a str> {
         match self {
             Field::Bytes(bytes) => str::from_utf8(bytes).ok(),
             _ => None,
