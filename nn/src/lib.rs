@@ -33,7 +33,7 @@
 //! | training | [`Trainer`](training::Trainer), [`optim`], [`schedule`], [`LrRangeTest`], [`Ema`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
 //! | text | [`text`]: tokenizers, corpora, batches, packed documents, bits per byte |
 //! | files | [`checkpoint`]: tensors and notes in safetensors; [`npy`]: NumPy's format, and with the feature `npz` its archives |
-//! | weights of other programs | [`pretrained`]: GPT-2, nanoGPT and Llama; [`StateMap`] for others |
+//! | weights of other programs | [`pretrained`]: `transformers`, GGUF, ONNX, nanoGPT; [`StateMap`] for others |
 //! | tests of your own modules | [`testing`] |
 #![forbid(unsafe_code)]
 

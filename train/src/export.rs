@@ -100,7 +100,14 @@ pub fn export(args: &Export) -> Result<()> {
 /// The model card of a run.
 fn card(run: &Run, weights: WeightType) -> String {
     let c = run.model.config();
-    let text = run.source.as_ref().map_or("unknown".into(), |source| source.name());
+    // Not where it was: a card is for others.
+    let file =
+        run.source.as_ref().map(|source| source.file.as_ref().and_then(|file| file.file_name()));
+    let text = match file {
+        None => "unknown".into(),
+        Some(None) => "generated tales".into(),
+        Some(Some(name)) => name.to_string_lossy(),
+    };
     let flags = run.recipe.flags();
     let flags: Vec<String> =
         flags.iter().map(|(name, value)| format!("--{name} {value}")).collect();
