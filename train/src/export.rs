@@ -152,7 +152,8 @@ fn card(run: &Run, weights: WeightType) -> String {
 #[derive(Serialize)]
 struct Prompt {
     tokens: Vec<i64>,
-    text: String,
+    /// Their text, if it has these tokens.
+    text: Option<String>,
     /// The number of tokens to append.
     count: usize,
 }
@@ -163,13 +164,9 @@ struct Continued {
     tokens: Vec<i64>,
     /// Logits, or log-probabilities, of each of them.
     logits: Vec<Vec<Option<f64>>>,
-    seconds: f64,
-    /// The tokens that its tokenizer reads in the text of the prompt.
-    read: Option<Vec<i64>>,
-    /// The tokens that it appends to the text of the prompt.
+    /// The tokens that it appends to the text of the prompt, if it has the tokenizer.
     of_text: Option<Vec<i64>>,
-    /// The text of what it appended, by its tokenizer.
-    text: Option<String>,
+    seconds: f64,
 }
 
 #[derive(Deserialize)]
@@ -178,21 +175,22 @@ struct Reply {
     results: Vec<Continued>,
 }
 
-/// Prompts that the model makes, for [`TOKENS`] tokens in all.
+/// Prompts that the model samples, for [`TOKENS`] tokens in all.
 fn prompts(run: &Run) -> Vec<Prompt> {
-    let context = run.model.config().context;
+    let (context, vocab) = (run.model.config().context, run.model.config().vocab);
     let length = PROMPT.min(context / 2).max(1);
     let (mut rng, mut left) = (Rng::new(1), TOKENS);
     let mut all = Vec::new();
     while left > 0 && context > length {
-        let first = vec![all.len() as i64 % run.model.config().vocab as i64];
+        let first = vec![(all.len() % vocab) as i64];
         let sampled = run.model.generate(&first, Sampler::default(), &mut rng);
         let tokens: Vec<i64> = first.iter().copied().chain(sampled).take(length).collect();
+        let text = run.tokenizer.decode(&tokens);
+        // Bytes may be parts of characters.
+        let is_read = run.tokenizer.encode(&text).is_ok_and(|read| read == tokens);
+        let text = is_read.then_some(text);
         let count = left.min(context - length);
         left -= count;
-        // What a text of these tokens is read as.
-        let text = run.tokenizer.decode(&tokens);
-        let tokens = run.tokenizer.encode(&text).unwrap_or(tokens);
         all.push(Prompt { tokens, text, count });
     }
     all
@@ -201,56 +199,35 @@ fn prompts(run: &Run) -> Vec<Prompt> {
 /// Runs the other program, and compares what it computes.
 fn compare(args: &Export, run: &Run) -> Result<()> {
     let prompts = prompts(run);
-    let reply = ask(args, run, &prompts)?;
-    let program = &reply.program;
-    if reply.results.len() != prompts.len() {
-        return failed(format!("{program} has continued {} prompts", reply.results.len()));
-    }
-    let rounded = match args.dtype {
-        WeightType::F32 => None,
-        // What was written.
-        _ => {
-            Some(Gpt::<f32>::from_pretrained(&args.out).or_failed("cannot read what was written")?)
-        }
-    };
-    let model = rounded.as_ref().unwrap_or(&run.model);
-    let (mut most, mut largest, mut same, mut total) = (0.0f64, 0.0f64, 0, 0);
-    let (mut theirs, mut ours, mut is_read) = (0.0, 0.0, true);
-    for (prompt, theirs_of) in prompts.iter().zip(&reply.results) {
-        let (tokens, rows) = (&theirs_of.tokens, &theirs_of.logits);
-        if tokens.len() != prompt.count || rows.len() != prompt.count {
-            let n = tokens.len();
-            return failed(format!("{program} appended {n} tokens, not {}", prompt.count));
-        }
-        let all: Vec<i64> = prompt.tokens.iter().chain(tokens).copied().collect();
-        let input = Tensor::from_vec(all[..all.len() - 1].to_vec(), [1, all.len() - 1]);
-        let logits = no_grad(|| model.forward(&input, &mut Pass::eval()));
-        let logs = logits.value().log_softmax(-1).select(0, 0);
-        for (i, (token, row)) in tokens.iter().zip(rows).enumerate() {
-            let own: Vec<f64> = logs
-                .select(0, prompt.tokens.len() - 1 + i)
-                .to_vec()
-                .into_iter()
-                .map(f64::from)
-                .collect();
+    let Reply { program, results } = ask(args, run, &prompts)?;
+    // With the weights that were written.
+    let model = Gpt::<f32>::from_pretrained(&args.out).or_failed("cannot read what was written")?;
+    let (mut most, mut largest, mut same, mut reads) = (0.0f64, 0.0f64, 0, true);
+    let (mut theirs, mut ours) = (0.0, 0.0);
+    for (i, prompt) in prompts.iter().enumerate() {
+        let Some(Continued { tokens, logits, of_text, seconds }) = results
+            .get(i)
+            .filter(|reply| [reply.tokens.len(), reply.logits.len()] == [prompt.count; 2])
+        else {
+            return failed(format!("{program} has not continued every prompt"));
+        };
+        let input = [&prompt.tokens[..], &tokens[..prompt.count - 1]].concat();
+        let input = Tensor::from_vec(input, [1, prompt.tokens.len() + prompt.count - 1]);
+        let own = no_grad(|| model.forward(&input, &mut Pass::eval())).value().log_softmax(-1);
+        for (i, (token, row)) in tokens.iter().zip(logits).enumerate() {
+            let own = own.select(0, 0).select(0, prompt.tokens.len() - 1 + i);
+            same += usize::from(own.argmax(0).item() == *token);
             let row: Vec<f64> = row.iter().map(|x| x.unwrap_or(f64::NAN)).collect();
             let sum = row.iter().map(|x| x.exp()).sum::<f64>().ln();
-            for (a, b) in own.iter().zip(&row) {
+            for (a, b) in own.to_vec().into_iter().map(f64::from).zip(&row) {
                 let difference = (a - (b - sum)).abs();
                 most = if difference.is_nan() { f64::INFINITY } else { most.max(difference) };
                 largest = largest.max(a.abs());
             }
-            let greedy =
-                (0..own.len()).fold(0, |best, j| if own[j] > own[best] { j } else { best });
-            same += usize::from(greedy as i64 == *token);
         }
-        total += tokens.len();
-        theirs += theirs_of.seconds;
-        is_read &= theirs_of.read.as_ref().is_none_or(|read| *read == prompt.tokens)
-            && theirs_of.of_text.as_ref().is_none_or(|of_text| of_text == tokens)
-            && theirs_of.text.as_ref().is_none_or(|text| *text == run.tokenizer.decode(tokens));
-        let start = Instant::now();
-        let mut rng = Rng::new(1);
+        reads &= of_text.as_ref().is_none_or(|of_text| of_text == tokens);
+        theirs += seconds;
+        let (start, mut rng) = (Instant::now(), Rng::new(1));
         model
             .generate(&prompt.tokens, Sampler::greedy(), &mut rng)
             .take(prompt.count)
@@ -258,17 +235,15 @@ fn compare(args: &Export, run: &Run) -> Result<()> {
         ours += start.elapsed().as_secs_f64();
     }
     let relative = most / largest;
+    let total: usize = prompts.iter().map(|prompt| prompt.count).sum();
     say!(
         "{program}: log-probabilities differ by at most {most:.1e}, {relative:.1e} of the largest; {same} of \
          {total} greedy tokens agree; its tokenizer {}",
-        if is_read { "agrees" } else { "differs" }
+        if reads { "agrees" } else { "differs" }
     );
-    note!(
-        "Greedy tokens per second: {:.0} there with one thread, {:.0} here",
-        total as f64 / theirs,
-        total as f64 / ours
-    );
-    match relative <= TOLERANCE && same == total && is_read {
+    let rates = [theirs, ours].map(|seconds| total as f64 / seconds);
+    note!("Greedy tokens per second: {:.0} there with one thread, {:.0} here", rates[0], rates[1]);
+    match relative <= TOLERANCE && same == total && reads {
         true => Ok(()),
         false => failed(format!("{program} computes something else")),
     }

@@ -35,7 +35,7 @@ def run(path, prompts, vocab):
                 row[token["id"]] = token["logprob"]
             rows.append(row)
         start = time.perf_counter()
-        of_text = complete(prompt["text"], prompt["count"], 1)
+        of_text = complete(prompt["text"] or prompt["tokens"], prompt["count"], 1)
         seconds = time.perf_counter() - start
         results.append({
             "tokens": [step["id"] for step in steps], "logits": rows,

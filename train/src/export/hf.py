@@ -12,7 +12,10 @@ def run(path, prompts, vocab):
     results = []
     for prompt in prompts:
         new, cache, rows, tokens = prompt["tokens"], None, [], []
-        read = tokenizer(prompt["text"], add_special_tokens=False)["input_ids"]
+        text = prompt["text"]
+        agrees = text is None or (
+            tokenizer(text, add_special_tokens=False)["input_ids"] == new and tokenizer.decode(new) == text
+        )
         start = time.perf_counter()
         with torch.inference_mode():
             for _ in range(prompt["count"]):
@@ -24,6 +27,6 @@ def run(path, prompts, vocab):
         seconds = time.perf_counter() - start
         results.append({
             "tokens": tokens, "logits": [row.tolist() for row in rows], "seconds": seconds,
-            "read": read, "text": tokenizer.decode(tokens),
+            "of_text": tokens if agrees else [],
         })
     return f"transformers {transformers.__version__}", results

@@ -113,7 +113,7 @@ fn a_program_that_is_missing_or_computes_something_else_is_reported() {
     with("echo 'ImportError: no such thing' >&2; exit 1", line).failed(FAILED, &said);
     with("echo none", line).failed(FAILED, &["python3 printed something else"]);
     let empty = r#"cat > /dev/null; echo '{"program": "p", "results": []}'"#;
-    with(empty, line).failed(FAILED, &["p has continued 0 prompts"]);
+    with(empty, line).failed(FAILED, &["p has not continued every prompt"]);
 }
 
 #[test]

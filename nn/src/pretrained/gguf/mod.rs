@@ -15,10 +15,15 @@ use crate::gpt::{GptConfig, MlpKind, NormKind, Positions, RopeConfig};
 use crate::state::StateDict;
 use crate::state_map::StateMap;
 use crate::text::Tokenizer;
-use file::{Entries, Gguf, MAGIC, Value};
+use file::{Gguf, MAGIC, Value};
 use retrograd_tensor::Tensor;
 use std::io::{self, Read};
 use std::path::Path;
+
+/// The parameters of xIELU that make it the square of ReLU. Two are those before softplus: ln(e - 1) becomes 1, and
+/// -100 becomes 0.
+const XIELU: [(&str, f64); 4] =
+    [("alpha_p", 0.541_324_854_612_918), ("alpha_n", -100.0), ("beta", 0.0), ("eps", -1e-6)];
 
 /// An error unless llama.cpp has an architecture with all parts.
 ///
@@ -101,53 +106,50 @@ pub(super) fn write(
     let invalid = |e| PretrainedError::Config(path.into(), e);
     let model = ModelType::of(c);
     let arch = model.name();
-    let mut to = Entries::default();
-    to.text("general.architecture", arch);
-    to.text("general.name", name);
+    let integer = |n: usize| Value::Integer(n as i128);
     // The numbers of llama.cpp for "mostly" this type.
     let number = [(WeightType::F16, 1), (WeightType::Q8_0, 7), (WeightType::Bf16, 32)];
     let number = number.iter().find(|row| row.0 == weights).map_or(0, |row| row.1);
-    to.integer("general.file_type", number);
-    let key = |name: &str| format!("{arch}.{name}");
-    for (name, value) in [
-        ("vocab_size", c.vocab),
-        ("context_length", c.context),
-        ("embedding_length", c.width),
-        ("block_count", c.layers),
-        ("feed_forward_length", c.hidden()),
-        ("attention.head_count", c.heads),
-        ("attention.head_count_kv", c.key_heads()),
-    ] {
-        to.integer(&key(name), value);
-    }
+    let mut to = vec![
+        ("general.architecture".to_string(), Value::Text(arch.into())),
+        ("general.name".into(), Value::Text(name.into())),
+        ("general.file_type".into(), Value::Integer(number)),
+    ];
+    let (eps, head) = (Value::Float(c.norm_eps), integer(c.head_width()));
+    let mut of_model = vec![
+        ("vocab_size", integer(c.vocab)),
+        ("context_length", integer(c.context)),
+        ("embedding_length", integer(c.width)),
+        ("block_count", integer(c.layers)),
+        ("feed_forward_length", integer(c.hidden())),
+        ("attention.head_count", integer(c.heads)),
+        ("attention.head_count_kv", integer(c.key_heads())),
+    ];
     match c.rope_config() {
-        None => to.float(&key("attention.layer_norm_epsilon"), c.norm_eps),
+        None => of_model.push(("attention.layer_norm_epsilon", eps)),
         Some(rope) => {
-            to.float(&key("attention.layer_norm_rms_epsilon"), c.norm_eps);
-            for name in ["attention.key_length", "attention.value_length", "rope.dimension_count"] {
-                to.integer(&key(name), c.head_width());
-            }
-            to.float(&key("rope.freq_base"), rope.base);
+            of_model.extend([
+                ("attention.layer_norm_rms_epsilon", eps),
+                ("attention.key_length", head.clone()),
+                ("attention.value_length", head.clone()),
+                ("rope.dimension_count", head),
+                ("rope.freq_base", Value::Float(rope.base)),
+            ]);
             if let Scaling::Linear { factor } = rope.scaling {
-                to.text(&key("rope.scaling.type"), "linear");
-                to.float(&key("rope.scaling.factor"), factor);
+                of_model.push(("rope.scaling.type", Value::Text("linear".into())));
+                of_model.push(("rope.scaling.factor", Value::Float(factor)));
             }
         }
     }
+    to.extend(of_model.into_iter().map(|(name, value)| (format!("{arch}.{name}"), value)));
     if model == ModelType::Apertus {
-        // Before softplus: ln(e - 1) becomes 1, and -100 becomes 0.
-        for (name, value) in [
-            ("alpha_p", 1f64.exp_m1().ln() as f32),
-            ("alpha_n", -100.0),
-            ("beta", 0.0),
-            ("eps", -1e-6),
-        ] {
-            to.floats(&format!("xielu.{name}"), &vec![value; c.layers]);
-        }
+        let lists =
+            XIELU.map(|(name, x)| (format!("xielu.{name}"), Value::Floats(vec![x; c.layers])));
+        to.extend(lists);
     }
     match tokenizer {
-        Some(tokenizer) => tokens::write(tokenizer, &mut to).map_err(invalid)?,
-        None => to.text("tokenizer.ggml.model", "none"),
+        Some(tokenizer) => to.extend(tokens::write(tokenizer).map_err(invalid)?),
+        None => to.push(("tokenizer.ggml.model".into(), Value::Text("none".into()))),
     }
     if model == ModelType::Gpt2 {
         gpt2::add_biases(&mut dict, c);
@@ -160,7 +162,7 @@ pub(super) fn write(
         (name, tensor, kind)
     });
     let tensors: Vec<(String, Tensor<f32>, WeightType)> = tensors.collect();
-    to.write(path, &tensors).map_err(|e| PretrainedError::Io(path.into(), e))
+    file::write(path, &to, &tensors).map_err(|e| PretrainedError::Io(path.into(), e))
 }
 
 /// Whether a file begins as one of GGUF.
@@ -175,21 +177,16 @@ pub(super) fn is_one(path: &Path) -> io::Result<bool> {
 pub(super) fn read(
     path: &Path,
 ) -> Result<(GptConfig, Option<Tokenizer>, Checkpoint), PretrainedError> {
-    let failed = |e: file::Problem| PretrainedError::Weights(e.of(path));
+    let failed = |e| PretrainedError::Io(path.into(), e);
     let mut file = Gguf::open(path).map_err(failed)?;
-    let tokenizer = tokens::read(&file.entries);
-    let tied = !file.has("output.weight");
-    let config = config(&file, tied).map_err(|e| PretrainedError::Config(path.into(), e))?;
+    let config = config(&file).map_err(|e| PretrainedError::Config(path.into(), e))?;
     let mut weights = Checkpoint::new();
-    weights.tensors = file.tensors(|name| !name.starts_with("rope_freqs")).map_err(failed)?;
-    if config.tied && !tied {
-        weights.tensors.remove("output.weight");
-    }
-    Ok((config, tokenizer, weights))
+    weights.tensors = file.tensors().map_err(failed)?;
+    Ok((config, tokens::read(&file.entries), weights))
 }
 
 /// The configuration of a file.
-fn config(file: &Gguf, tied: bool) -> Result<GptConfig, ConfigError> {
+fn config(file: &Gguf) -> Result<GptConfig, ConfigError> {
     let error = |why: String| Err(ConfigError(why));
     let arch = match file.entries.get("general.architecture") {
         Some(Value::Text(arch)) => arch.as_str(),
@@ -213,10 +210,8 @@ fn config(file: &Gguf, tied: bool) -> Result<GptConfig, ConfigError> {
         _ => None,
     };
     let (heads, width) = (size("attention.head_count")?, size("embedding_length")?);
-    let vocab = match (file.rows("token_embd.weight"), maybe("vocab_size")?) {
-        (Some(rows), _) => rows,
-        (None, Some(vocab)) => vocab,
-        (None, None) => return error("there is no token_embd.weight".into()),
+    let Some(&[vocab, _]) = file.shape("token_embd.weight") else {
+        return error("there is no matrix token_embd.weight".into());
     };
     let (mlp, norm, eps) = match model {
         ModelType::Gpt2 => (MlpKind::GeluTanh, NormKind::LayerNorm, "layer_norm_epsilon"),
@@ -238,16 +233,14 @@ fn config(file: &Gguf, tied: bool) -> Result<GptConfig, ConfigError> {
             ..RopeConfig::default()
         }),
     };
-    if file.has("rope_freqs.weight") {
+    if file.shape("rope_freqs.weight").is_some() {
         return error("rope_freqs.weight, factors of frequencies, are not supported".into());
     }
-    if model == ModelType::Apertus {
-        for (name, value) in [("alpha_p", 1f64.exp_m1().ln()), ("alpha_n", -100.0), ("beta", 0.0)] {
-            let near = |x: &f64| (x - value).abs() < 1e-6;
-            match file.entries.get(&format!("xielu.{name}")) {
-                Some(Value::Numbers(list)) if list.iter().all(near) => {}
-                _ => return error(format!("an xIELU that is not the square of ReLU: {name}")),
-            }
+    for (name, value) in XIELU.into_iter().filter(|_| model == ModelType::Apertus) {
+        let near = |x: &f64| (x - value).abs() < 1e-6;
+        match file.entries.get(&format!("xielu.{name}")) {
+            Some(Value::Floats(list)) if list.iter().all(near) => {}
+            _ => return error(format!("an xIELU that is not the square of ReLU: {name}")),
         }
     }
     let base = if model == ModelType::Gpt2 { GptConfig::default() } else { GptConfig::llama() };
@@ -261,7 +254,7 @@ fn config(file: &Gguf, tied: bool) -> Result<GptConfig, ConfigError> {
         layers: size("block_count")?,
         heads,
         width,
-        tied,
+        tied: file.shape("output.weight").is_none(),
         key_heads: maybe("attention.head_count_kv")?.filter(|&n| n != heads),
         head_width: maybe("attention.key_length")?.filter(|n| n.checked_mul(heads) != Some(width)),
         qk_norm: model.has_qk_norm(),
@@ -275,7 +268,13 @@ fn config(file: &Gguf, tied: bool) -> Result<GptConfig, ConfigError> {
     let usual = config.hidden() == hidden;
     let config = GptConfig { hidden: (!usual).then_some(hidden), ..config };
     config.check()?;
-    Ok(config)
+    let rotated = maybe("rope.dimension_count")?;
+    match rotated.filter(|&width| model != ModelType::Gpt2 && width != config.head_width()) {
+        Some(width) => {
+            error(format!("heads of which {width} elements are rotated are not supported"))
+        }
+        None => Ok(config),
+    }
 }
 
 /// The shortest decimal number of an `f32`: the epsilon 1e-5 is one in f64, too.

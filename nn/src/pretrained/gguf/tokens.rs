@@ -3,7 +3,7 @@
 //! Characters and bytes are a vocabulary of the kind `rwkv`, which takes the longest token that the text continues with:
 //! as no token is the beginning of another, that is exact. Byte-level BPE is of the kind `gpt2`.
 
-use super::file::{Entries, Value};
+use super::file::Value;
 use crate::config_error::ConfigError;
 use crate::text::{SEPARATOR, Tokenizer};
 use serde_json::{Value as Json, json};
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 const NORMAL: i32 = 1;
 const CONTROL: i32 = 3;
 
-/// Adds the entries of a tokenizer.
-pub(super) fn write(tokenizer: &Tokenizer, to: &mut Entries) -> Result<(), ConfigError> {
+/// The entries of a tokenizer.
+pub(super) fn write(tokenizer: &Tokenizer) -> Result<Vec<(String, Value)>, ConfigError> {
     let separator = tokenizer.separator();
     let mut texts = Vec::new();
     #[allow(unused_mut, reason = "only Hugging Face's tokenizers have merges")]
@@ -32,24 +32,24 @@ pub(super) fn write(tokenizer: &Tokenizer, to: &mut Entries) -> Result<(), Confi
             merges = Some(pairs);
         }
     }
-    let kind = if merges.is_some() { "gpt2" } else { "rwkv" };
-    to.text("tokenizer.ggml.model", kind);
-    if let Some(pairs) = &merges {
-        to.text("tokenizer.ggml.pre", "gpt-2");
-        to.texts("tokenizer.ggml.merges", pairs.iter().map(String::as_str));
-    } else if separator.is_some() {
+    if merges.is_none() && separator.is_some() {
         texts.push(SEPARATOR.into());
     }
-    let kind = |i: usize| if Some(i as i64) == separator { CONTROL } else { NORMAL };
-    let kinds: Vec<i32> = (0..texts.len()).map(kind).collect();
-    to.texts("tokenizer.ggml.tokens", texts.iter().map(String::as_str));
-    to.integers("tokenizer.ggml.token_type", &kinds);
-    if let Some(separator) = separator {
-        to.integer("tokenizer.ggml.eos_token_id", separator as usize);
+    let kind = |i: usize| i128::from(if Some(i as i64) == separator { CONTROL } else { NORMAL });
+    let kinds = (0..texts.len()).map(kind).collect();
+    let model = if merges.is_some() { "gpt2" } else { "rwkv" };
+    let mut all = vec![
+        ("model", Value::Text(model.into())),
+        ("tokens", Value::Texts(texts)),
+        ("token_type", Value::Integers(kinds)),
+        ("add_bos_token", Value::Bool(false)),
+        ("add_space_prefix", Value::Bool(false)),
+    ];
+    if let Some(pairs) = merges {
+        all.extend([("pre", Value::Text("gpt-2".into())), ("merges", Value::Texts(pairs))]);
     }
-    to.bool("tokenizer.ggml.add_bos_token", false);
-    to.bool("tokenizer.ggml.add_space_prefix", false);
-    Ok(())
+    all.extend(separator.map(|token| ("eos_token_id", Value::Integer(token.into()))));
+    Ok(all.into_iter().map(|(name, value)| (format!("tokenizer.ggml.{name}"), value)).collect())
 }
 
 /// Bytes as a token of an `rwkv` vocabulary: all that are not letters or digits are escaped.
@@ -149,10 +149,10 @@ pub(super) fn read(entries: &BTreeMap<String, Value>) -> Option<Tokenizer> {
             let Some(Value::Text(pre)) = entry("pre") else { return None };
             let Some(Value::Texts(merges)) = entry("merges") else { return None };
             let kinds = match entry("token_type") {
-                Some(Value::Numbers(kinds)) => &kinds[..],
+                Some(Value::Integers(kinds)) => &kinds[..],
                 _ => &[],
             };
-            let is_control = |i: usize| kinds.get(i) == Some(&f64::from(CONTROL));
+            let is_control = |i: usize| kinds.get(i) == Some(&CONTROL.into());
             (pre == "gpt-2").then_some(())?;
             let vocab: serde_json::Map<String, Json> =
                 texts.iter().enumerate().map(|(i, text)| (text.clone(), i.into())).collect();
