@@ -22,7 +22,7 @@ pub struct Parent {
 impl Parent {
     /// Loads the model of a run, of one of its checkpoints, or of another program.
     pub fn load(path: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Parent> {
-        let run = match path.is_file() {
+        let run = match path.is_file() && !pretrained::is_there(path) {
             true => Run::load_model(path)?,
             false => {
                 let tokenizer = tokenizer.filter(|_| pretrained::is_there(path)).cloned();

@@ -16,7 +16,7 @@ use std::path::Path;
 pub fn is_there(path: &Path) -> bool {
     let is_folder =
         path.join("config.json").is_file() && !path.join("checkpoint.safetensors").exists();
-    is_folder || path.is_file() && path.extension().is_some_and(|e| e == "gguf" || e == "onnx")
+    is_folder || path.is_file() && path.extension().is_none_or(|end| end != "safetensors")
 }
 
 impl Run {
@@ -42,8 +42,7 @@ impl Run {
 /// tokenizer does not have are left out: vocabularies are often rounded up.
 fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
     let name = folder.display();
-    let (model, own) = Gpt::from_pretrained_with_tokenizer(folder).or_failed("cannot load")?;
-    let file = if folder.is_file() { folder.into() } else { folder.join("tokenizer.json") };
+    let file = folder.join("tokenizer.json");
     let kind = match tokenizer {
         Some(TokenizerKind::Char | TokenizerKind::Bpe(_)) => {
             return usage(format!(
@@ -51,13 +50,9 @@ fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
                  --tokenizer is byte, or a file"
             ));
         }
-        Some(kind) => kind.clone(),
-        None if own.is_some() || file.exists() && !folder.is_file() => TokenizerKind::File(file),
-        None if folder.is_file() => {
-            return usage(format!(
-                "{name} has no tokenizer that can be read; name a file by --tokenizer, or byte"
-            ));
-        }
+        Some(kind) => Some(kind.clone()),
+        None if file.exists() => Some(TokenizerKind::File(file)),
+        None if folder.is_file() => None,
         None => {
             return usage(format!(
                 "there is no {}; --tokenizer byte takes bytes as tokens, or name such a file",
@@ -65,9 +60,19 @@ fn load(folder: &Path, tokenizer: Option<&TokenizerKind>) -> Result<Run> {
             ));
         }
     };
-    let tokenizer = match own.filter(|_| tokenizer.is_none()) {
-        Some(own) => own,
-        None => kind.make(&Documents::default())?,
+    let (model, own) = Gpt::from_pretrained_with_tokenizer(folder).or_failed("cannot load")?;
+    let (kind, tokenizer) = match (kind, own) {
+        (Some(kind), _) => (kind.clone(), kind.make(&Documents::default())?),
+        (None, Some(own)) => match &own {
+            Tokenizer::Char(_) => (TokenizerKind::Char, own),
+            Tokenizer::Byte { .. } => (TokenizerKind::Byte, own),
+            _ => (TokenizerKind::File(folder.into()), own),
+        },
+        (None, None) => {
+            return usage(format!(
+                "{name} has no tokenizer that can be read; --tokenizer is byte, or a file"
+            ));
+        }
     };
     let (tokens, rows) = (tokenizer.vocab_size(), model.config().vocab);
     if tokens > rows {

@@ -1,12 +1,13 @@
 //! Writing models for other programs.
 
 use super::parts::ModelType;
-use super::shapes::check;
+use super::shapes::{HEAD, check};
 use super::weight_type::{WeightType, kind};
 use super::{PretrainedError, gguf, gpt2, json, map, onnx, read, to_json, weights};
+use crate::attention::Pairing;
 use crate::checkpoint::{Checkpoint, Storable, write_atomically};
 use crate::config_error::ConfigError;
-use crate::gpt::{Gpt, GptConfig};
+use crate::gpt::{AttentionKind, Gpt, GptConfig, Names, Positions, RopeConfig};
 use crate::module::Module;
 use crate::state::StateDict;
 use crate::text::Tokenizer;
@@ -98,20 +99,20 @@ impl Export<'_> {
         fs::create_dir_all(folder).map_err(failed(folder))?;
         file.save_plain_as(&folder.join(weights::FILE), floats)?;
         let generation = json!({ "eos_token_id": separator, "do_sample": true });
-        let mut files = vec![
-            ("config.json", json::text(&config)),
-            ("generation_config.json", json::text(&generation)),
-        ];
+        let mut files = vec![("generation_config.json", json::text(&generation))];
         if let Some(tokenizer) = self.tokenizer {
             let options = json!({
                 "tokenizer_class": "PreTrainedTokenizerFast",
                 "model_max_length": c.context,
+                "model_input_names": ["input_ids", "attention_mask"],
                 "clean_up_tokenization_spaces": false,
                 "eos_token": separator.map(|token| tokenizer.decode(&[token])),
             });
             files.push(("tokenizer.json", tokenizer.to_hugging_face()));
             files.push(("tokenizer_config.json", json::text(&options)));
         }
+        // The last one: without it, nothing is loaded.
+        files.push(("config.json", json::text(&config)));
         for (name, text) in files {
             let path = folder.join(name);
             write_atomically(&path, text.as_bytes()).map_err(failed(&path))?;
@@ -158,10 +159,10 @@ impl Export<'_> {
         onnx::write(model.config(), &dict, path, self.weights, self.tokenizer, self.name)
     }
 
-    /// Reads a file or folder that was written, and compares every weight.
+    /// Reads a file or folder that was written, and compares its configuration, its tokenizer and every weight.
     ///
     /// # Errors
-    /// If it cannot be read, or a weight has another bit than the rounded one of the model.
+    /// If it cannot be read, or differs: a weight in any bit of the rounded one of the model.
     pub fn verify<T: Storable>(
         &self,
         model: &Gpt<T>,
@@ -170,19 +171,31 @@ impl Export<'_> {
         let path = path.as_ref();
         let c = model.config();
         let again = read::<f32>(path, Some(c))?;
-        let head = format!("{}.weight", c.names.model().head);
+        let differs = |part: &str| {
+            let why = format!("{part} was not written as it is");
+            Err(PretrainedError::Config(path.into(), ConfigError(why)))
+        };
+        if plain(&again.config) != plain(c) {
+            return differs("the configuration");
+        }
+        let file = path.join("tokenizer.json");
+        let found = again.tokenizer.or_else(|| Tokenizer::load(file).ok());
+        if self.tokenizer.is_some_and(|tokenizer| found.as_ref() != Some(tokenizer)) {
+            return differs("the tokenizer");
+        }
         for (name, weight) in narrow(&model.state_dict()) {
             let kind = match path.is_file() {
                 true => kind(&name, weight.shape(), self.weights),
                 false => self.weights,
             };
+            let bits =
+                |x: &Tensor<f32>| x.to_vec().into_iter().map(f32::to_bits).collect::<Vec<_>>();
             let same = match again.dict.get(&name) {
-                Some(found) => *found == kind.rounded(&weight),
-                None => c.tied && name == head,
+                Some(found) => bits(found) == bits(&kind.rounded(&weight)),
+                None => c.tied && name == HEAD,
             };
             if !same {
-                let why = format!("{name} was not written as it is");
-                return Err(PretrainedError::Config(path.into(), ConfigError(why)));
+                return differs(&name);
             }
         }
         Ok(())
@@ -205,13 +218,18 @@ impl Export<'_> {
         check(config, dict).map_err(|e| {
             ConfigError(format!("the parameters are not those of the configuration: {e:#}"))
         })?;
-        let most = match self.weights {
-            WeightType::F16 => 65519.0,
-            _ => f64::from(f32::MAX),
-        };
-        for (name, weight) in dict {
-            let exceeds = |x: &f64| x.is_finite() && x.abs() > most;
-            if let Some(x) = weight.to_vec().into_iter().map(T::to_f64).find(exceeds) {
+        if let Some(tokenizer) = self.tokenizer.filter(|t| t.vocab_size() > config.vocab) {
+            let (tokens, rows) = (tokenizer.vocab_size(), config.vocab);
+            return Err(ConfigError(format!(
+                "a tokenizer of {tokens} tokens, but {rows} rows for them"
+            )));
+        }
+        for (name, weight) in narrow(dict) {
+            let rounded = kind(&name, weight.shape(), self.weights).rounded(&weight).to_vec();
+            let finite = |x: &f32| (x.is_nan(), x.is_finite());
+            let lost =
+                weight.to_vec().into_iter().zip(rounded).find(|(x, y)| finite(x) != finite(y));
+            if let Some((x, _)) = lost {
                 return Err(ConfigError(format!(
                     "{name} has a weight {x}, beyond {}",
                     self.weights
@@ -219,6 +237,34 @@ impl Export<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// The configuration without what formats do not have, or write in another way.
+fn plain(c: &GptConfig) -> GptConfig {
+    let positions = match c.positions {
+        Positions::Rope(rope) => Positions::Rope(RopeConfig {
+            width: Some(rope.width.unwrap_or(c.head_width())),
+            pairing: Pairing::Half,
+            base: f64::from(rope.base as f32),
+            ..rope
+        }),
+        other => other,
+    };
+    let windows = c.windows.iter().any(Option::is_some);
+    GptConfig {
+        attention: AttentionKind::Causal,
+        key_heads: Some(c.key_heads()),
+        head_width: Some(c.head_width()),
+        hidden: Some(c.hidden()),
+        norm_eps: f64::from(c.norm_eps as f32),
+        dropout: 0.0,
+        bias: c.bias || ModelType::of(c) == ModelType::Gpt2,
+        names: Names::Gpt2,
+        recompute: 0,
+        windows: if windows { c.windows.clone() } else { Vec::new() },
+        positions,
+        ..c.clone()
     }
 }
 

@@ -126,7 +126,7 @@ pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
     let c = config;
     let activation = ACTIVATIONS.iter().find(|(_, mlp)| *mlp == c.mlp);
     let mut parts = gpt2_parts(c);
-    parts.push((activation.is_some(), format!("mlp {:?}", c.mlp.name()), "--mlp gelu"));
+    parts.push((activation.is_some(), format!("mlp {:?}", c.mlp.name()), "with --mlp gelu"));
     check_parts("gpt2 of transformers", &parts)?;
     Ok(json!({
         "model_type": "gpt2",

@@ -96,14 +96,16 @@ pub fn llama_meta(config: &GptConfig) -> StateMap {
     permuted(map, config, Pairing::Interleaved)
 }
 
-/// Adds the permutation of queries and keys, by the names of Llama.
+/// Adds the permutation of queries, keys and their norms, by the names of Llama.
 pub(super) fn permuted(mut map: StateMap, config: &GptConfig, theirs: Pairing) -> StateMap {
     let Positions::Rope(rope) = config.positions else { return map };
     if rope.pairing == theirs {
         return map;
     }
     let width = rope.width.unwrap_or(config.head_width());
-    for (layer, heads) in [("q_proj", config.heads), ("k_proj", config.key_heads())] {
+    let layers =
+        [("q_proj", config.heads), ("k_proj", config.key_heads()), ("q_norm", 1), ("k_norm", 1)];
+    for (layer, heads) in layers {
         let name = format!("model.layers.*.self_attn.{layer}.*");
         map = map.rope(&name, heads, width, theirs, rope.pairing);
     }
@@ -299,8 +301,8 @@ pub(super) fn to_json(c: &GptConfig, model: ModelType) -> Result<Value, ConfigEr
     let activation = activations.iter().find(|(_, mlp)| *mlp == c.mlp);
     let biased = matches!(model, ModelType::Llama | ModelType::Arcee);
     let mut parts = decoder_parts(c);
-    parts.push((biased || !c.bias, "biases".into(), "--bias false"));
-    parts.push((activation.is_some(), format!("mlp {:?}", c.mlp.name()), "--mlp swiglu"));
+    parts.push((biased || !c.bias, "biases".into(), ""));
+    parts.push((activation.is_some(), format!("mlp {:?}", c.mlp.name()), "with --mlp swiglu"));
     check_parts(&format!("{} of transformers", model.name()), &parts)?;
     let rope = c.rope_config().unwrap_or_default();
     let mut parameters = match rope.scaling {

@@ -213,7 +213,7 @@ fn read<T: Storable>(
         let dict = map(known.unwrap_or(&config)).import(&weights::load(path)?)?;
         return Ok(Foreign { config, dict, tokenizer: None });
     }
-    let is_gguf = gguf::is_one(path).map_err(|e| PretrainedError::Io(path.into(), e))?;
+    let is_gguf = gguf::is_gguf(path).map_err(|e| PretrainedError::Io(path.into(), e))?;
     let (config, tokenizer, file) = if is_gguf { gguf::read(path)? } else { onnx::read(path)? };
     let map = match is_gguf {
         true => gguf::map(known.unwrap_or(&config)),
@@ -267,8 +267,9 @@ impl<T: Storable> Gpt<T> {
         // Before there is a model: a wrong configuration may need more memory than there is.
         let unfit = |e| PretrainedError::Load(path.into(), Box::new(e));
         check(&config, &dict).map_err(unfit)?;
-        let model = Gpt::new(config, &mut Rng::new(0))
-            .map_err(|e| PretrainedError::Config(path.join("config.json"), e))?;
+        let at = if path.is_dir() { path.join("config.json") } else { path.into() };
+        let model =
+            Gpt::new(config, &mut Rng::new(0)).map_err(|e| PretrainedError::Config(at, e))?;
         model.load_state_dict(&dict).map_err(unfit)?;
         Ok((model, tokenizer))
     }

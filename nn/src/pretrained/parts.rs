@@ -72,20 +72,22 @@ impl ModelType {
     }
 }
 
-/// Whether a target has a part, the part, and the flag of `retrograd train` that avoids it.
+/// Whether a target has a part, the part, and what to train with instead; nothing if no flag of `retrograd train` makes
+/// the part.
 pub(super) type Part = (bool, String, &'static str);
 
 /// An error unless a target has all parts.
 pub(super) fn check_parts(target: &str, parts: &[Part]) -> Result<(), ConfigError> {
     match parts.iter().find(|(has, ..)| !has) {
-        Some((_, part, flag)) => {
-            Err(ConfigError(format!("{target} has no {part} (hint: train with {flag})")))
+        Some((_, part, "")) => Err(ConfigError(format!("{target} has no {part}"))),
+        Some((_, part, instead)) => {
+            Err(ConfigError(format!("{target} has no {part} (hint: train {instead})")))
         }
         None => Ok(()),
     }
 }
 
-/// The parts of attention that no target but this library has.
+/// The parts of attention that every target has.
 pub(super) fn attention_parts(c: &GptConfig) -> Vec<Part> {
     // The same module, with other defaults of the number of key heads.
     let is_causal = matches!(
@@ -93,50 +95,48 @@ pub(super) fn attention_parts(c: &GptConfig) -> Vec<Part> {
         AttentionKind::Causal | AttentionKind::GroupedQuery | AttentionKind::MultiQuery
     );
     vec![
-        (c.pattern.is_empty(), "pattern of attention variants".into(), "no --pattern"),
-        (is_causal, format!("attention {:?}", c.attention.name()), "--attention causal"),
+        (c.pattern.is_empty(), "pattern of attention variants".into(), "without --pattern"),
+        (is_causal, format!("attention {:?}", c.attention.name()), "with --attention causal"),
     ]
+}
+
+/// Those that model types have: no windows, and logits as they are.
+fn model_parts(c: &GptConfig) -> Vec<Part> {
+    let mut parts = attention_parts(c);
+    let windows = c.windows.iter().all(Option::is_none);
+    parts.push((windows, format!("windows {:?}", c.windows), ""));
+    parts.push((c.logit_softcap.is_none(), format!("logit_softcap {:?}", c.logit_softcap), ""));
+    parts
 }
 
 /// The parts that Llama and its relatives have, besides the feed-forward layer and biases.
 pub(super) fn decoder_parts(c: &GptConfig) -> Vec<Part> {
-    let mut parts = attention_parts(c);
-    let is_whole =
-        c.rope_config().is_none_or(|rope| rope.width.is_none_or(|width| width == c.head_width()));
+    let mut parts = model_parts(c);
+    let rope = c.rope_config();
+    let is_whole = rope.is_none_or(|rope| rope.width.is_none_or(|width| width == c.head_width()));
     parts.extend([
-        (c.windows.iter().all(Option::is_none), format!("windows {:?}", c.windows), "no windows"),
-        (c.norm == NormKind::RmsNorm, format!("norm {:?}", c.norm.name()), "--norm rms-norm"),
-        (
-            c.rope_config().is_some(),
-            format!("positions {:?}", c.positions.name()),
-            "--positions rope",
-        ),
-        (is_whole, "heads of which a part is rotated".into(), "a whole rotary width"),
-        (c.logit_softcap.is_none(), softcap(c), "no logit_softcap"),
+        (c.norm == NormKind::RmsNorm, format!("norm {:?}", c.norm.name()), "with --norm rms-norm"),
+        (rope.is_some(), format!("positions {:?}", c.positions.name()), "with --positions rope"),
+        (is_whole, "heads of which a part is rotated".into(), ""),
     ]);
     parts
 }
 
 /// The parts that GPT-2 has, besides the activation.
 pub(super) fn gpt2_parts(c: &GptConfig) -> Vec<Part> {
-    let mut parts = attention_parts(c);
+    let mut parts = model_parts(c);
     let is_causal = c.attention == AttentionKind::Causal;
+    let (norm, positions) = (c.norm.name(), c.positions.name());
     let learned = c.positions == Positions::Learned;
     parts.extend([
-        (is_causal, format!("attention {:?}", c.attention.name()), "--attention causal"),
-        (c.key_heads.is_none(), format!("key_heads {:?}", c.key_heads), "no --key-heads"),
-        (c.head_width.is_none(), format!("head_width {:?}", c.head_width), "no head_width"),
-        (!c.qk_norm, "QK-norm".into(), "--qk-norm false"),
-        (c.windows.iter().all(Option::is_none), format!("windows {:?}", c.windows), "no windows"),
-        (c.norm == NormKind::LayerNorm, format!("norm {:?}", c.norm.name()), "--norm layer-norm"),
-        (learned, format!("positions {:?}", c.positions.name()), "--positions learned, or rope"),
-        (c.logit_softcap.is_none(), softcap(c), "no logit_softcap"),
+        (is_causal, format!("attention {:?}", c.attention.name()), "with --attention causal"),
+        (c.key_heads.is_none(), format!("key_heads {:?}", c.key_heads), "without --key-heads"),
+        (c.head_width.is_none(), format!("head_width {:?}", c.head_width), ""),
+        (!c.qk_norm, "QK-norm".into(), "with --qk-norm false"),
+        (c.norm == NormKind::LayerNorm, format!("norm {norm:?}"), "with --norm layer-norm"),
+        (learned, format!("positions {positions:?}"), "with --positions learned, or rope"),
     ]);
     parts
-}
-
-fn softcap(c: &GptConfig) -> String {
-    format!("logit_softcap {:?}", c.logit_softcap)
 }
 
 impl GptConfig {

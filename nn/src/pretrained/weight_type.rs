@@ -25,8 +25,9 @@ pub enum WeightType {
     F16,
     /// Bfloat16, the upper half of an `f32`, rounded to nearest, ties to even.
     Bf16,
-    /// GGUF's `Q8_0`: blocks of 32 integers `q` of 8 bits with a factor `d` in [`WeightType::F16`]: `x ≈ d · q`, with
-    /// `d = max |x| / 127` and `q = round(x / d)`. The error is at most `d / 2`. Takes 8.5 bits a weight.
+    /// GGUF's `Q8_0`: blocks of 32 integers `q` of 8 bits with a scale `d` in [`WeightType::F16`]: `x ≈ d · q`, with
+    /// `d = max |x| / 127` and `q = round(x / d)`. The error is about `d / 2` at most, and more where `d` is subnormal,
+    /// below 6e-5. Takes 8.5 bits a weight.
     Q8_0,
 }
 
@@ -134,15 +135,17 @@ pub(super) fn kind(name: &str, shape: &[usize], weights: WeightType) -> WeightTy
 /// Elements that are encoded at once: whole blocks.
 pub(super) const PIECE: usize = 128 * BLOCK;
 
-/// The factor of a block, in f16, and its integers.
+/// The scale of a block, in f16, and its integers.
 pub(super) fn quantized(block: &[f32]) -> (u16, [i8; BLOCK]) {
-    let most = block.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    // NaN makes a block of NaN.
+    let most = block.iter().fold(0.0f32, |most, x| if x.is_nan() { *x } else { most.max(x.abs()) });
     let d = to_f16(most / 127.0);
     let mut q = [0; BLOCK];
-    // By the factor as it is stored.
-    let factor = f16(d);
-    if factor > 0.0 {
-        q.iter_mut().zip(block).for_each(|(q, x)| *q = (x / factor).round() as i8);
+    // By the scale as it is stored; ggml rounds by the exact one.
+    let scale = f16(d);
+    if scale > 0.0 {
+        let integer = |x: f32| (x / scale).round().clamp(-127.0, 127.0) as i8;
+        q.iter_mut().zip(block).for_each(|(q, &x)| *q = integer(x));
     }
     (d, q)
 }

@@ -3,6 +3,7 @@
 use super::char_vocabulary::CharVocabulary;
 use super::encoding::SEPARATOR;
 use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
 
 /// `tokenizer.json` of characters, or without a vocabulary of bytes.
 pub(super) fn json(characters: Option<&CharVocabulary>, separator: Option<i64>) -> String {
@@ -60,6 +61,12 @@ fn numbered(texts: impl Iterator<Item = String>) -> Value {
 /// The character that stands for a byte in the byte-level vocabularies of GPT-2: printable ones stand for themselves,
 /// and the others are the characters from `U+0100` on.
 pub(super) fn byte_char(byte: u8) -> char {
+    static CHARS: LazyLock<[char; 256]> =
+        LazyLock::new(|| std::array::from_fn(|i| char_of(i as u8)));
+    CHARS[usize::from(byte)]
+}
+
+fn char_of(byte: u8) -> char {
     let is_printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..);
     match is_printable(&byte) {
         true => byte.into(),

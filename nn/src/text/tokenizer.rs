@@ -295,8 +295,8 @@ impl Tokenizer {
         serde_json::to_string(&own).expect("text has a JSON form")
     }
 
-    /// The tokenizer as `tokenizer.json` of Hugging Face's library, with the same tokens for every text. A
-    /// character that is not in the vocabulary is an error there, too.
+    /// The tokenizer as `tokenizer.json` of Hugging Face's library, with the same tokens for every text without a
+    /// separator, whose text is one token there. A character that is not in the vocabulary is an error there, too.
     ///
     /// [`Tokenizer::from_json`] reads it, that of characters or bytes also without the feature `tokenizers`.
     ///

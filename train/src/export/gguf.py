@@ -17,28 +17,29 @@ def run(path, prompts, vocab):
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     server = xllamacpp.Server(params)
 
-    def complete(prompt, count, probabilities):
+    def row(prompt):
+        # One token at a time: the server ends a text, or changes its probabilities, if a token ends texts.
         done = server.handle_completions({
-            "prompt": prompt, "n_predict": count, "temperature": 0.0, "samplers": ["temperature"],
-            "n_probs": probabilities, "ignore_eos": True, "cache_prompt": False,
+            "prompt": prompt, "n_predict": 1, "temperature": 0.0, "samplers": ["temperature"],
+            "n_probs": vocab, "cache_prompt": True,
         })
         if "choices" not in done:
             raise RuntimeError(str(done)[:500])
-        return done["choices"][0]["logprobs"]["content"]
+        found = [None] * vocab
+        for token in done["choices"][0]["logprobs"]["content"][0]["top_logprobs"]:
+            found[token["id"]] = token["logprob"]
+        return found
 
     results = []
     for prompt in prompts:
-        rows, steps = [], complete(prompt["tokens"], prompt["count"], vocab)
-        for step in steps:
-            row = [None] * vocab
-            for token in step["top_logprobs"]:
-                row[token["id"]] = token["logprob"]
-            rows.append(row)
+        tokens, rows = [], []
         start = time.perf_counter()
-        of_text = complete(prompt["text"] or prompt["tokens"], prompt["count"], 1)
+        for _ in range(prompt["count"]):
+            rows.append(row(prompt["tokens"] + tokens))
+            tokens.append(max(range(vocab), key=lambda i: -1e9 if rows[-1][i] is None else rows[-1][i]))
         seconds = time.perf_counter() - start
+        agrees = prompt["text"] is None or row(prompt["text"]) == row(prompt["tokens"])
         results.append({
-            "tokens": [step["id"] for step in steps], "logits": rows,
-            "of_text": [step["id"] for step in of_text], "seconds": seconds,
+            "tokens": tokens, "logits": rows, "of_text": tokens if agrees else [], "seconds": seconds,
         })
     return f"llama.cpp in xllamacpp {xllamacpp.__version__}", results

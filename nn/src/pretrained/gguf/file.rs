@@ -17,8 +17,8 @@ const VERSION: u32 = 3;
 const ALIGNMENT: u64 = 32;
 /// The largest alignment that is read.
 const MAX_ALIGNMENT: u64 = 1 << 16;
-/// Lists of numbers that are longer are skipped: nothing here is in them.
-const LONGEST_LIST: u64 = 1 << 16;
+/// The most entries and tensors that are read: their names take more memory than in a file.
+const MOST: u64 = 1 << 18;
 /// The largest number of axes, as in ggml.
 const MAX_AXES: usize = 4;
 
@@ -26,11 +26,11 @@ const MAX_AXES: usize = 4;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Bool(bool),
-    Integer(i128),
+    Integer(i64),
     Float(f64),
     Text(String),
     Texts(Vec<String>),
-    Integers(Vec<i128>),
+    Integers(Vec<i64>),
     Floats(Vec<f64>),
     /// A list that is not needed here.
     Skipped,
@@ -122,9 +122,7 @@ fn append(bytes: &mut Vec<u8>, value: &Value) {
             bytes.push((*value).into());
         }
         Value::Integer(n) => {
-            // The sizes of a model in memory are below.
-            let n = u32::try_from(*n).unwrap_or(u32::MAX);
-            bytes.extend([kind::U32, n].map(u32::to_le_bytes).concat());
+            bytes.extend([kind::U32, *n as u32].map(u32::to_le_bytes).concat());
         }
         Value::Float(x) => {
             bytes.extend(kind::F32.to_le_bytes());
@@ -181,9 +179,12 @@ impl Gguf {
             return malformed(format!("it is no file of GGUF of version 2 or 3, but {version}"));
         }
         let (tensors, entries) = (file.u64()?, file.u64()?);
+        if tensors.max(entries) > MOST {
+            return malformed(format!("{tensors} tensors and {entries} entries, more than {MOST}"));
+        }
         for _ in 0..entries {
             let (key, kind) = (file.text()?, file.u32()?);
-            let value = file.value(kind)?;
+            let value = file.value(&key, kind)?;
             if file.entries.insert(key.clone(), value).is_some() {
                 return malformed(format!("duplicate entry {key:?}"));
             }
@@ -193,7 +194,8 @@ impl Gguf {
         }
         let alignment = match file.entries.get("general.alignment") {
             Some(&Value::Integer(n)) => u64::try_from(n).unwrap_or(0),
-            _ => ALIGNMENT,
+            Some(_) => 0,
+            None => ALIGNMENT,
         };
         if !alignment.is_power_of_two() || alignment > MAX_ALIGNMENT {
             return malformed(format!("an alignment of {alignment} bytes"));
@@ -247,7 +249,7 @@ impl Gguf {
         }
     }
 
-    fn value(&mut self, kind: u32) -> io::Result<Value> {
+    fn value(&mut self, key: &str, kind: u32) -> io::Result<Value> {
         if kind == kind::TEXT {
             return Ok(Value::Text(self.text()?));
         }
@@ -255,16 +257,21 @@ impl Gguf {
             return self.number(kind);
         }
         let (kind, length) = (self.u32()?, self.u64()?);
+        // Only these lists are needed; others take more memory than in the file.
+        let of_tokens = key.strip_prefix("tokenizer.ggml.");
         if kind == kind::TEXT {
             let mut texts = Vec::new();
             for _ in 0..length {
-                texts.push(self.text()?);
+                let text = self.text()?;
+                if matches!(of_tokens, Some("tokens" | "merges")) {
+                    texts.push(text);
+                }
             }
             return Ok(Value::Texts(texts));
         }
         let Some(width) = width(kind) else { return malformed(format!("a list of type {kind}")) };
-        let bytes = length.checked_mul(width).unwrap_or(u64::MAX);
-        if length > LONGEST_LIST {
+        let bytes = length.saturating_mul(width);
+        if width < 4 || of_tokens != Some("token_type") && !key.starts_with("xielu.") {
             self.take(bytes)?;
             self.file.seek_relative(bytes as i64)?;
             return Ok(Value::Skipped);
@@ -292,8 +299,9 @@ impl Gguf {
             kind::F32 => Value::Float(f32::from_bits(n as u32).into()),
             kind::F64 => Value::Float(f64::from_bits(n)),
             kind::BOOL => Value::Bool(n != 0),
-            1 | 3 | kind::I32 | 11 => Value::Integer(((n << unused) as i64 >> unused).into()),
-            _ => Value::Integer(n.into()),
+            1 | 3 | kind::I32 | 11 => Value::Integer((n << unused) as i64 >> unused),
+            // No size is above.
+            _ => Value::Integer(n.try_into().unwrap_or(i64::MAX)),
         })
     }
 
@@ -325,8 +333,9 @@ impl Gguf {
         let length = self.u64()?;
         self.take(length)?;
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(length as usize)?;
-        bytes.resize(length as usize, 0);
+        let length = usize::try_from(length).or_else(|_| malformed("a text is too long"))?;
+        bytes.try_reserve_exact(length)?;
+        bytes.resize(length, 0);
         self.file.read_exact(&mut bytes)?;
         String::from_utf8(bytes).or_else(|e| malformed(format!("an entry is not UTF-8: {e}")))
     }

@@ -8,8 +8,8 @@ use super::shapes::HEAD;
 use super::weight_type::{WeightType, kind};
 use super::{PretrainedError, gpt2, llama};
 use crate::attention::{Pairing, Scaling};
-use crate::checkpoint::Checkpoint;
 use crate::checkpoint::open::open_file;
+use crate::checkpoint::{AnyTensor, Checkpoint, CheckpointError};
 use crate::config_error::ConfigError;
 use crate::gpt::{GptConfig, MlpKind, NormKind, Positions, RopeConfig};
 use crate::state::StateDict;
@@ -29,22 +29,25 @@ const XIELU: [(&str, f64); 4] =
 ///
 /// Its Apertus has the activation xIELU, `α_p x² + β x` for `x > 0` and `α_n (eˣ - 1 - x) + β x` else: the
 /// square of ReLU if `α_p = 1`, and `β` and `α_n` are 0.
-pub(super) fn check(c: &GptConfig) -> Result<ModelType, ConfigError> {
+pub(super) fn check(c: &GptConfig) -> Result<(), ConfigError> {
     let model = ModelType::of(c);
     let rope = c.rope_config().unwrap_or_default();
     let scaling = matches!(rope.scaling, Scaling::None | Scaling::Linear { .. });
-    let (mut parts, mlp, flag) = match model {
-        ModelType::Gpt2 => (gpt2_parts(c), MlpKind::GeluTanh, "--mlp gelu-tanh"),
-        ModelType::Llama | ModelType::Qwen3 => (decoder_parts(c), MlpKind::SwiGlu, "--mlp swiglu"),
-        _ => (decoder_parts(c), MlpKind::ReluSquared, "--mlp relu-squared, or swiglu"),
+    let (mut parts, mlp, instead) = match model {
+        ModelType::Gpt2 => (gpt2_parts(c), MlpKind::GeluTanh, "with --mlp gelu-tanh"),
+        _ if model.is_gated() => (decoder_parts(c), MlpKind::SwiGlu, "with --mlp swiglu"),
+        _ => (decoder_parts(c), MlpKind::ReluSquared, "with --mlp relu-squared, or swiglu"),
     };
-    parts.push((c.mlp == mlp, format!("mlp {:?}", c.mlp.name()), flag));
-    parts.push((model == ModelType::Gpt2 || !c.bias, "biases".into(), "no biases"));
-    parts.push((scaling, format!("scaling {:?}", rope.scaling), "no scaling, or a linear one"));
-    let has_blocks = c.head_width().is_multiple_of(2);
-    parts.push((has_blocks, "heads of odd width".into(), "another --width, or --heads"));
-    check_parts(&format!("{} of llama.cpp", model.name()), &parts)?;
-    Ok(model)
+    let sizes = [c.vocab, c.context, c.width, c.hidden(), c.heads];
+    let is_short = sizes.into_iter().all(|n| u32::try_from(n).is_ok());
+    parts.extend([
+        (c.mlp == mlp, format!("mlp {:?}", c.mlp.name()), instead),
+        (model == ModelType::Gpt2 || !c.bias, "biases".into(), ""),
+        (scaling, format!("scaling {:?}", rope.scaling), ""),
+        (c.head_width().is_multiple_of(2), "heads of odd width".into(), "with another --width"),
+        (is_short, "sizes of 2^32 and more".into(), ""),
+    ]);
+    check_parts(&format!("{} of llama.cpp", model.name()), &parts)
 }
 
 /// The map between state dicts with the names of GGUF and of a model.
@@ -106,7 +109,7 @@ pub(super) fn write(
     let invalid = |e| PretrainedError::Config(path.into(), e);
     let model = ModelType::of(c);
     let arch = model.name();
-    let integer = |n: usize| Value::Integer(n as i128);
+    let integer = |n: usize| Value::Integer(n as i64);
     // The numbers of llama.cpp for "mostly" this type.
     let number = [(WeightType::F16, 1), (WeightType::Q8_0, 7), (WeightType::Bf16, 32)];
     let number = number.iter().find(|row| row.0 == weights).map_or(0, |row| row.1);
@@ -114,6 +117,7 @@ pub(super) fn write(
         ("general.architecture".to_string(), Value::Text(arch.into())),
         ("general.name".into(), Value::Text(name.into())),
         ("general.file_type".into(), Value::Integer(number)),
+        ("general.quantization_version".into(), Value::Integer(2)),
     ];
     let (eps, head) = (Value::Float(c.norm_eps), integer(c.head_width()));
     let mut of_model = vec![
@@ -148,7 +152,7 @@ pub(super) fn write(
         to.extend(lists);
     }
     match tokenizer {
-        Some(tokenizer) => to.extend(tokens::write(tokenizer).map_err(invalid)?),
+        Some(tokenizer) => to.extend(tokens::write(tokenizer, c.vocab).map_err(invalid)?),
         None => to.push(("tokenizer.ggml.model".into(), Value::Text("none".into()))),
     }
     if model == ModelType::Gpt2 {
@@ -166,7 +170,7 @@ pub(super) fn write(
 }
 
 /// Whether a file begins as one of GGUF.
-pub(super) fn is_one(path: &Path) -> io::Result<bool> {
+pub(super) fn is_gguf(path: &Path) -> io::Result<bool> {
     let (file, _) = open_file(path)?;
     let mut start = Vec::new();
     file.take(MAGIC.len() as u64).read_to_end(&mut start)?;
@@ -177,11 +181,24 @@ pub(super) fn is_one(path: &Path) -> io::Result<bool> {
 pub(super) fn read(
     path: &Path,
 ) -> Result<(GptConfig, Option<Tokenizer>, Checkpoint), PretrainedError> {
-    let failed = |e| PretrainedError::Io(path.into(), e);
+    let failed = |e: io::Error| match e.kind() {
+        io::ErrorKind::InvalidData => {
+            PretrainedError::Weights(CheckpointError::Unreadable(path.into(), e.to_string()))
+        }
+        _ => PretrainedError::Io(path.into(), e),
+    };
     let mut file = Gguf::open(path).map_err(failed)?;
-    let config = config(&file).map_err(|e| PretrainedError::Config(path.into(), e))?;
+    let mut config = config(&file).map_err(|e| PretrainedError::Config(path.into(), e))?;
     let mut weights = Checkpoint::new();
     weights.tensors = file.tensors().map_err(failed)?;
+    // Apertus of llama.cpp needs a head, also a tied one.
+    let part = |name| weights.tensors.get(name).and_then(|x: &AnyTensor| x.to_float::<f32>().ok());
+    if ModelType::of(&config) == ModelType::Apertus
+        && part("output.weight") == part("token_embd.weight")
+    {
+        config.tied = true;
+        weights.tensors.remove("output.weight");
+    }
     Ok((config, tokens::read(&file.entries), weights))
 }
 
@@ -197,17 +214,19 @@ fn config(file: &Gguf) -> Result<GptConfig, ConfigError> {
         return error(format!("the architecture is {arch:?}, not one of {names}"));
     };
     let get = |name: &str| file.entries.get(&format!("{arch}.{name}"));
+    let other = |name: &str| ConfigError(format!("{arch}.{name} is of another type"));
     let maybe = |name: &str| match get(name) {
-        Some(&Value::Integer(n)) => Ok(usize::try_from(n).ok()),
         None => Ok(None),
-        Some(value) => Err(ConfigError(format!("{arch}.{name} = {value:?} is not supported"))),
+        Some(&Value::Integer(n)) => usize::try_from(n).map(Some).map_err(|_| other(name)),
+        Some(_) => Err(other(name)),
     };
     let size = |name: &str| {
         maybe(name)?.ok_or_else(|| ConfigError(format!("there is no size {arch}.{name}")))
     };
     let float = |name: &str| match get(name) {
-        Some(&Value::Float(x)) => Some(shortest(x)),
-        _ => None,
+        None => Ok(None),
+        Some(&Value::Float(x)) => Ok(Some(shortest(x))),
+        Some(_) => Err(other(name)),
     };
     let (heads, width) = (size("attention.head_count")?, size("embedding_length")?);
     let Some(&[vocab, _]) = file.shape("token_embd.weight") else {
@@ -221,30 +240,32 @@ fn config(file: &Gguf) -> Result<GptConfig, ConfigError> {
     let positions = match model {
         ModelType::Gpt2 => Positions::Learned,
         _ => Positions::Rope(RopeConfig {
-            base: float("rope.freq_base").unwrap_or(10000.0),
-            scaling: match (get("rope.scaling.type"), float("rope.scaling.factor")) {
+            base: float("rope.freq_base")?.unwrap_or(10000.0),
+            scaling: match (get("rope.scaling.type"), float("rope.scaling.factor")?) {
                 (Some(Value::Text(kind)), Some(factor)) if kind == "linear" => {
                     Scaling::Linear { factor }
                 }
                 (None, None) => Scaling::None,
                 (Some(Value::Text(kind)), _) if kind == "none" => Scaling::None,
-                (kind, _) => return error(format!("the scaling {kind:?} is not supported")),
+                _ => {
+                    return error(format!("{arch}.rope.scaling.type is not supported, but linear"));
+                }
             },
             ..RopeConfig::default()
         }),
     };
-    if file.shape("rope_freqs.weight").is_some() {
-        return error("rope_freqs.weight, factors of frequencies, are not supported".into());
+    if file.shape("rope_freqs.weight").is_some() || get("rope.scale_linear").is_some() {
+        return error("rope_freqs.weight and rope.scale_linear are not supported".into());
     }
     for (name, value) in XIELU.into_iter().filter(|_| model == ModelType::Apertus) {
         let near = |x: &f64| (x - value).abs() < 1e-6;
         match file.entries.get(&format!("xielu.{name}")) {
-            Some(Value::Floats(list)) if list.iter().all(near) => {}
+            Some(Value::Floats(list)) if !list.is_empty() && list.iter().all(near) => {}
             _ => return error(format!("an xIELU that is not the square of ReLU: {name}")),
         }
     }
     let base = if model == ModelType::Gpt2 { GptConfig::default() } else { GptConfig::llama() };
-    let Some(norm_eps) = float(&format!("attention.{eps}")) else {
+    let Some(norm_eps) = float(&format!("attention.{eps}"))? else {
         return error(format!("there is no {arch}.attention.{eps}"));
     };
     let hidden = size("feed_forward_length")?;

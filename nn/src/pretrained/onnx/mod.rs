@@ -6,7 +6,7 @@ mod wire;
 
 use super::PretrainedError;
 use super::parts::{attention_parts, check_parts};
-use super::shapes::shapes;
+use super::shapes::{HEAD, shapes};
 use super::weight_type::{BLOCK, WeightType, kind};
 use crate::checkpoint::{self, Checkpoint, CheckpointError, atomic};
 use crate::config_error::ConfigError;
@@ -16,6 +16,7 @@ use crate::text::Tokenizer;
 use graph::{Graph, Initializer, OPSET, field};
 use model::Builder;
 use retrograd_tensor::Tensor;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -33,7 +34,7 @@ const WEIGHTS: &str = "retrograd.weights";
 /// An error unless the opset has all parts.
 pub(super) fn check(c: &GptConfig) -> Result<(), ConfigError> {
     let mut parts = attention_parts(c);
-    parts.push((c.positions != Positions::T5, "positions \"t5\"".into(), "--positions rope"));
+    parts.push((c.positions != Positions::T5, "positions \"t5\"".into(), "with --positions rope"));
     check_parts("the opset of ONNX", &parts)
 }
 
@@ -41,8 +42,7 @@ pub(super) fn check(c: &GptConfig) -> Result<(), ConfigError> {
 fn build(c: &GptConfig, dict: &StateDict<f32>, weights: WeightType) -> (Graph, Vec<Initializer>) {
     let mut builder = Builder { config: c, graph: Graph::default() };
     builder.graph.scope = "weights".into();
-    let head = format!("{}.weight", c.names.model().head);
-    let dict = dict.iter().filter(|(name, _)| !(c.tied && **name == head));
+    let dict = dict.iter().filter(|(name, _)| !(c.tied && *name == HEAD));
     let all = dict.flat_map(|(name, value)| builder.graph.weight(name, value, weights)).collect();
     builder.build();
     (builder.graph, all)
@@ -64,10 +64,6 @@ pub(super) fn write(
     let heads: Vec<Message> = all.iter().map(Initializer::head).collect();
     let bytes = |(head, part): (&Message, &Initializer)| head.0.len() + part.bytes.len();
     let length = fields.0.len() + heads.iter().zip(&all).map(bytes).sum::<usize>();
-    if length > LIMIT {
-        let why = format!("a file of ONNX has at most 2 GiB, and this model takes {length} bytes");
-        return Err(invalid(ConfigError(why)));
-    }
     let mut entries = vec![
         (CONFIG, serde_json::to_string(c).expect("a configuration has a JSON form")),
         (WEIGHTS, weights.to_string()),
@@ -83,6 +79,10 @@ pub(super) fn write(
         model = model.bytes(14, Message::new().bytes(1, key).bytes(2, value));
     }
     let model = model.begin(7, length);
+    if model.0.len() + length > LIMIT {
+        let why = format!("a file of ONNX has at most 2 GiB, and this model takes {length} bytes");
+        return Err(invalid(ConfigError(why)));
+    }
     atomic::replace(&atomic::System, path, |file| {
         file.write_all(&model.0)?;
         file.write_all(&fields.0)?;
@@ -108,14 +108,14 @@ pub(super) fn read(
 /// The contents of a file. One whose graph is not that of its configuration is refused, because another graph is
 /// another model.
 fn parse(bytes: &[u8]) -> Result<(GptConfig, Option<Tokenizer>, Checkpoint), String> {
-    let none = || "it is no model of ONNX".to_string();
+    let none = || "it is neither a file of GGUF nor a model of ONNX".to_string();
     let (mut graph, mut entries) = (None, BTreeMap::new());
-    for (number, value, _) in fields(bytes).ok_or_else(none)? {
+    for field in fields(bytes) {
+        let (number, value, _) = field.ok_or_else(none)?;
         match (number, value) {
             (7, Field::Bytes(bytes)) => graph = Some(bytes),
             (14, Field::Bytes(entry)) => {
-                let entry = fields(entry).ok_or_else(none)?;
-                let text = |n| entry.iter().find(|row| row.0 == n).and_then(|row| row.1.text());
+                let text = |n| fields(entry).flatten().find(|row| row.0 == n)?.1.text();
                 entries.insert(text(1).ok_or_else(none)?, text(2).unwrap_or_default());
             }
             _ => {}
@@ -131,10 +131,12 @@ fn parse(bytes: &[u8]) -> Result<(GptConfig, Option<Tokenizer>, Checkpoint), Str
         .map_err(|e| format!("{CONFIG}: {e}"))?;
     config.check().and_then(|()| check(&config)).map_err(|e| e.to_string())?;
     let weights = entries.get(WEIGHTS).and_then(|text| text.parse().ok()).ok_or_else(foreign)?;
-    let tokenizer = entries.get(TOKENIZER).map(|json| Tokenizer::from_json(json));
+    // One of Hugging Face's needs a feature.
+    let tokenizer = entries.get(TOKENIZER).and_then(|json| Tokenizer::from_json(json).ok());
     let mut others = Message::new();
     let mut initializers = BTreeMap::new();
-    for (number, value, whole) in fields(graph).ok_or_else(none)? {
+    for field in fields(graph) {
+        let (number, value, whole) = field.ok_or_else(none)?;
         match (number, value) {
             (field::INITIALIZER, Field::Bytes(tensor)) => {
                 let part = initializer(tensor).ok_or_else(none)?;
@@ -146,7 +148,10 @@ fn parse(bytes: &[u8]) -> Result<(GptConfig, Option<Tokenizer>, Checkpoint), Str
     let dict = decode(&config, weights, &initializers)?;
     // Before tables are computed, whose length is the context.
     let tables = ["cos", "positions"].into_iter().filter_map(|name| initializers.get(name));
-    let is_long = |table: &Initializer| table.dims.first() == Some(&config.context);
+    let is_long = |table: &Initializer| {
+        let columns = table.bytes.len() / config.context / 4;
+        columns > 0 && table.dims == [config.context, columns]
+    };
     let needs = matches!(config.positions, Positions::Rope(_) | Positions::Sinusoidal);
     if needs && !tables.map(is_long).eq([true]) {
         return Err("its tables of positions are not those of its configuration".into());
@@ -163,11 +168,11 @@ fn parse(bytes: &[u8]) -> Result<(GptConfig, Option<Tokenizer>, Checkpoint), Str
         && initializers.len() == count
         && expected.constants.iter().chain(&all).all(same);
     if !is_same {
-        return Err("its graph is not that of its configuration".into());
+        let why = "its graph is not the one that this version writes for its configuration";
+        return Err(why.into());
     }
     let mut file = Checkpoint::new();
     file.put("", &dict);
-    let tokenizer = tokenizer.transpose().map_err(|e| e.to_string())?;
     Ok((config, tokenizer, file))
 }
 
@@ -175,7 +180,8 @@ fn parse(bytes: &[u8]) -> Result<(GptConfig, Option<Tokenizer>, Checkpoint), Str
 fn initializer(tensor: &[u8]) -> Option<Initializer> {
     let (name, dims, bytes) = (String::new(), Vec::new(), Vec::new());
     let mut part = Initializer { name, dims, element: 0, bytes };
-    for (number, value, _) in fields(tensor)? {
+    for field in fields(tensor) {
+        let (number, value, _) = field?;
         match (number, value) {
             (field::DIMS, Field::Integer(n)) => part.dims.push(n.try_into().ok()?),
             (field::TYPE, Field::Integer(n)) => part.element = n,
@@ -194,19 +200,16 @@ fn decode(
     initializers: &BTreeMap<String, Initializer>,
 ) -> Result<StateDict<f32>, String> {
     let mut dict = StateDict::new();
-    for (name, shape) in shapes(config) {
+    let is_there = |(name, _): &(String, _)| !(config.tied && name == HEAD);
+    for (name, shape) in shapes(config).into_iter().filter(is_there) {
         let kind = kind(&name, &shape, weights);
         let find =
             |name: &str| initializers.get(name).ok_or_else(|| format!("there is no tensor {name}"));
-        let tied = config.tied && name == format!("{}.weight", config.names.model().head);
-        if tied {
-            continue;
-        }
         let part = match kind {
             WeightType::F32 => find(&name)?,
             _ => find(&format!("{name}.{kind}"))?,
         };
-        let mut bytes = part.bytes.clone();
+        let mut bytes = Cow::Borrowed(&part.bytes[..]);
         if kind == WeightType::Q8_0 {
             let factors = &find(&format!("{name}.{kind}.scale"))?.bytes;
             let pairs = factors.chunks(2).zip(part.bytes.chunks(BLOCK));

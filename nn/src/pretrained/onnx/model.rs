@@ -115,7 +115,7 @@ impl Builder<'_> {
         let zero = g.integer(0);
         let mut mask = g.node("GreaterOrEqual", &[distance, &zero], &[]);
         if let Some(window) = window {
-            let window = g.integer(window as i64);
+            let window = g.integer(i64::try_from(window).unwrap_or(i64::MAX));
             let near = g.node("LessOrEqual", &[distance, &window], &[]);
             mask = g.node("And", &[&mask, &near], &[]);
         }

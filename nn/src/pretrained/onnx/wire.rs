@@ -81,39 +81,50 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The fields of a message: their numbers, their values, and their bytes as a whole.
-pub(super) fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>, &[u8])>> {
-    fn varint(bytes: &mut &[u8]) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let (&byte, rest) = bytes.split_first()?;
-            *bytes = rest;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some(value);
-            }
+/// A field of a message: its number, its value, and its bytes as a whole.
+type Numbered<'a> = (u64, Field<'a>, &'a [u8]);
+
+/// The fields of a message; `None` if it is none.
+pub(super) fn fields(mut bytes: &[u8]) -> impl Iterator<Item = Option<Numbered<'_>>> {
+    std::iter::from_fn(move || {
+        let field = (!bytes.is_empty()).then(|| field(&mut bytes))?;
+        if field.is_none() {
+            bytes = &[];
         }
-        None
+        Some(field)
+    })
+}
+
+fn field<'a>(bytes: &mut &'a [u8]) -> Option<Numbered<'a>> {
+    let whole = *bytes;
+    let key = varint(bytes)?;
+    let length = match key & 7 {
+        VARINT => 0,
+        BYTES => usize::try_from(varint(bytes)?).ok()?,
+        FIXED64 => 8,
+        FIXED32 => 4,
+        _ => return None,
+    };
+    let value = match key & 7 {
+        VARINT => Field::Integer(varint(bytes)? as i64),
+        kind => {
+            let (value, rest) = bytes.split_at_checked(length)?;
+            *bytes = rest;
+            if kind == BYTES { Field::Bytes(value) } else { Field::Fixed }
+        }
+    };
+    Some((key >> 3, value, &whole[..whole.len() - bytes.len()]))
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
     }
-    let mut all = Vec::new();
-    while !bytes.is_empty() {
-        let whole = bytes;
-        let key = varint(&mut bytes)?;
-        let value = match key & 7 {
-            VARINT => Field::Integer(varint(&mut bytes)? as i64),
-            BYTES => {
-                let length = usize::try_from(varint(&mut bytes)?).ok()?;
-                let (value, rest) = bytes.split_at_checked(length)?;
-                bytes = rest;
-                Field::Bytes(value)
-            }
-            kind @ (FIXED64 | FIXED32) => {
-                bytes = bytes.get(if kind == FIXED64 { 8 } else { 4 }..)?;
-                Field::Fixed
-            }
-            _ => return None,
-        };
-        all.push((key >> 3, value, &whole[..whole.len() - bytes.len()]));
-    }
-    Some(all)
+    None
 }
