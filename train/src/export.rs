@@ -213,16 +213,22 @@ fn compare(args: &Export, run: &Run) -> Result<()> {
     };
     let (model, vocab) = (rounded.as_ref().unwrap_or(&run.model), run.model.config().vocab);
     let (mut most, mut largest, mut same, mut reads) = (0.0f64, 0.0f64, 0, None);
-    let (mut theirs, mut ours) = (0.0, 0.0);
+    let (mut theirs, mut ours, mut total) = (0.0, 0.0, 0);
     for (i, prompt) in prompts.iter().enumerate() {
-        let Some(Continued { tokens, logits, of_text, seconds }) = results
-            .get(i)
-            .filter(|reply| [reply.tokens.len(), reply.logits.len()] == [prompt.count; 2])
+        let is_whole = |reply: &&Continued| {
+            let n = reply.tokens.len();
+            n <= prompt.count && reply.logits.len() == n
+        };
+        let Some(Continued { tokens, logits, of_text, seconds }) = results.get(i).filter(is_whole)
         else {
             return failed(format!("{program} has not continued every prompt"));
         };
-        let input = [&prompt.tokens[..], &tokens[..prompt.count - 1]].concat();
-        let input = Tensor::from_vec(input, [1, prompt.tokens.len() + prompt.count - 1]);
+        if tokens.is_empty() {
+            continue;
+        }
+        total += tokens.len();
+        let input = [&prompt.tokens[..], &tokens[..tokens.len() - 1]].concat();
+        let input = Tensor::from_vec(input, [1, prompt.tokens.len() + tokens.len() - 1]);
         let own = no_grad(|| model.forward(&input, &mut Pass::eval())).value().log_softmax(-1);
         for (i, (token, row)) in tokens.iter().zip(logits).enumerate() {
             let own = own.select(0, 0).select(0, prompt.tokens.len() - 1 + i);
@@ -243,12 +249,14 @@ fn compare(args: &Export, run: &Run) -> Result<()> {
         let (start, mut rng) = (Instant::now(), Rng::new(1));
         model
             .generate(&prompt.tokens, Sampler::greedy(), &mut rng)
-            .take(prompt.count)
+            .take(tokens.len())
             .for_each(drop);
         ours += start.elapsed().as_secs_f64();
     }
+    if total == 0 {
+        return failed(format!("{program} has continued no prompt"));
+    }
     let relative = most / largest;
-    let total: usize = prompts.iter().map(|prompt| prompt.count).sum();
     let tokenizer = match reads {
         None => "",
         Some(true) => "; its tokenizer agrees",
