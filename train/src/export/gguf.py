@@ -17,12 +17,14 @@ def run(path, prompts, vocab):
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     server = xllamacpp.Server(params)
 
+    def complete(prompt, count, **more):
+        return server.handle_completions({
+            "prompt": prompt, "n_predict": count, "temperature": 0.0, "samplers": ["temperature"], **more,
+        })
+
     def row(prompt):
         # One token at a time: the server ends a text, or changes its probabilities, if a token ends texts.
-        done = server.handle_completions({
-            "prompt": prompt, "n_predict": 1, "temperature": 0.0, "samplers": ["temperature"],
-            "n_probs": vocab, "cache_prompt": True,
-        })
+        done = complete(prompt, 1, n_probs=vocab)
         if "choices" not in done:
             raise RuntimeError(str(done)[:500])
         found = [None] * vocab
@@ -37,10 +39,11 @@ def run(path, prompts, vocab):
     for prompt in prompts:
         tokens, rows = [], []
         start = time.perf_counter()
+        complete(prompt["tokens"], prompt["count"], ignore_eos=True)
+        seconds = time.perf_counter() - start
         while len(rows) < prompt["count"] and (next_row := row(prompt["tokens"] + tokens)):
             rows.append(next_row)
             tokens.append(max(range(vocab), key=lambda i: -1e9 if rows[-1][i] is None else rows[-1][i]))
-        seconds = time.perf_counter() - start
         agrees = prompt["text"] is None or row(prompt["text"]) == row(prompt["tokens"])
         results.append({
             "tokens": tokens, "logits": rows, "of_text": tokens if agrees else [], "seconds": seconds,
