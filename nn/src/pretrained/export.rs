@@ -130,11 +130,9 @@ impl Export<'_> {
         model: &Gpt<T>,
         path: impl AsRef<Path>,
     ) -> Result<(), PretrainedError> {
-        let path = path.as_ref();
-        let invalid = |e| PretrainedError::Config(path.into(), e);
-        gguf::check(model.config()).map_err(invalid)?;
-        let dict = self.dict(model).map_err(invalid)?;
-        gguf::write(model.config(), dict, path, self.weights, self.tokenizer, self.name)
+        let (c, path) = (model.config(), path.as_ref());
+        let dict = self.dict(model, gguf::check(c), path)?;
+        gguf::write(c, dict, path, self.weights, self.tokenizer, self.name)
     }
 
     /// Writes a graph of ONNX in the opset 23. It has operators of the opset only: attention, RMS norm and rotary
@@ -152,11 +150,9 @@ impl Export<'_> {
         model: &Gpt<T>,
         path: impl AsRef<Path>,
     ) -> Result<(), PretrainedError> {
-        let path = path.as_ref();
-        let invalid = |e| PretrainedError::Config(path.into(), e);
-        onnx::check(model.config()).map_err(invalid)?;
-        let dict = self.dict(model).map_err(invalid)?;
-        onnx::write(model.config(), &dict, path, self.weights, self.tokenizer, self.name)
+        let (c, path) = (model.config(), path.as_ref());
+        let dict = self.dict(model, onnx::check(c), path)?;
+        onnx::write(c, dict, path, self.weights, self.tokenizer, self.name)
     }
 
     /// Reads a file or folder that was written, and compares its configuration, its tokenizer and every weight.
@@ -201,10 +197,17 @@ impl Export<'_> {
         Ok(())
     }
 
-    /// The weights in `f32`.
-    fn dict<T: Storable>(&self, model: &Gpt<T>) -> Result<StateDict<f32>, ConfigError> {
+    /// The weights in `f32`, if a file can have them.
+    fn dict<T: Storable>(
+        &self,
+        model: &Gpt<T>,
+        parts: Result<(), ConfigError>,
+        path: &Path,
+    ) -> Result<StateDict<f32>, PretrainedError> {
         let dict = model.state_dict();
-        self.check(model.config(), &dict)?;
+        parts
+            .and_then(|()| self.check(model.config(), &dict))
+            .map_err(|e| PretrainedError::Config(path.into(), e))?;
         Ok(narrow(&dict))
     }
 

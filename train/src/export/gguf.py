@@ -1,10 +1,10 @@
-"""Continues prompts greedily with llama.cpp (the package xllamacpp)."""
+"""llama.cpp, in the package xllamacpp."""
 import time
 
 import xllamacpp
 
 
-def run(path, prompts, vocab):
+def load(path, vocab):
     params = xllamacpp.CommonParams()
     params.model.path = path
     params.n_ctx = 0  # that of the model
@@ -27,7 +27,7 @@ def run(path, prompts, vocab):
         done = complete(prompt, 1, n_probs=vocab)
         if "choices" not in done:
             raise RuntimeError(str(done)[:500])
-        found = [None] * vocab
+        found = [-1e9] * vocab
         logprobs = done["choices"][0]["logprobs"]
         if logprobs is None:  # the server hides a token that is a part of a character
             return None
@@ -35,17 +35,21 @@ def run(path, prompts, vocab):
             found[token["id"]] = token["logprob"]
         return found
 
-    results = []
-    for prompt in prompts:
-        tokens, rows = [], []
+    def begin():
+        seen = []
+
+        def step(new):
+            seen.extend(new)
+            return row(seen)
+
+        return step
+
+    def speed(prompt):
         start = time.perf_counter()
         complete(prompt["tokens"], prompt["count"], ignore_eos=True)
-        seconds = time.perf_counter() - start
-        while len(rows) < prompt["count"] and (next_row := row(prompt["tokens"] + tokens)):
-            rows.append(next_row)
-            tokens.append(max(range(vocab), key=lambda i: -1e9 if rows[-1][i] is None else rows[-1][i]))
-        agrees = prompt["text"] is None or row(prompt["text"]) == row(prompt["tokens"])
-        results.append({
-            "tokens": tokens, "logits": rows, "of_text": tokens if agrees else [], "seconds": seconds,
-        })
-    return f"llama.cpp in xllamacpp {xllamacpp.__version__}", results
+        return time.perf_counter() - start
+
+    def agrees(text, tokens):
+        return row(text) == row(tokens)
+
+    return f"llama.cpp in xllamacpp {xllamacpp.__version__}", begin, agrees, speed

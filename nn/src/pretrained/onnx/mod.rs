@@ -51,14 +51,14 @@ fn build(c: &GptConfig, dict: &StateDict<f32>, weights: WeightType) -> (Graph, V
 /// Writes a model.
 pub(super) fn write(
     c: &GptConfig,
-    dict: &StateDict<f32>,
+    dict: StateDict<f32>,
     path: &Path,
     weights: WeightType,
     tokenizer: Option<&Tokenizer>,
     name: &str,
 ) -> Result<(), PretrainedError> {
     let invalid = |why| PretrainedError::Config(path.into(), why);
-    let (graph, all) = build(c, dict, weights);
+    let (graph, all) = build(c, &dict, weights);
     let fields = graph.fields();
     let all: Vec<Initializer> = graph.constants.into_iter().chain(all).collect();
     let heads: Vec<Message> = all.iter().map(Initializer::head).collect();
