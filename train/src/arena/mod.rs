@@ -27,11 +27,11 @@ use train::Budget;
 
 /// Train every attention variant in the same small model on the same tasks, and compare them
 ///
-/// Prints one table, and writes it as table.md and table.csv. --quick takes two minutes on two cores, the whole half
-/// an hour at most. As many runs as threads are trained at the same time. Under mpiexec, the runs are divided among processes.
+/// Prints one table, and writes it as table.md and table.csv. --quick takes about ten minutes on two cores, the
+/// whole about an hour and a half. As many runs as threads are trained at the same time. Under mpiexec, the runs are divided among processes.
 #[derive(Args, Debug)]
 pub struct Arena {
-    /// Train for fewer steps: two minutes on two cores
+    /// Train for fewer steps: about ten minutes on two cores
     #[arg(long)]
     quick: bool,
     /// Training steps of each run [default: 1200, or 120 with --quick]
