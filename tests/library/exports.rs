@@ -132,7 +132,7 @@ fn rounded_weights_are_read_as_they_were_written() {
     let folder = TempDir::new().unwrap();
     for (i, (_, config)) in of_gguf().into_iter().enumerate() {
         let model = shaken::<f32>(&GptConfig { width: 64, ..config }, i as u64);
-        for weights in WeightType::ALL {
+        for &weights in WeightType::ALL {
             let to = Export { weights, ..Export::default() };
             let path = folder.path().join(format!("{weights}"));
             to.gguf(&model, &path).and_then(|()| to.verify(&model, &path)).unwrap();

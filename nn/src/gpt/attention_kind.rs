@@ -94,7 +94,7 @@ macro_rules! by_name {
         }
     };
 }
-pub(super) use by_name;
+pub(crate) use by_name;
 
 macro_rules! kinds {
     ($($kind:ident $name:literal $paper:literal $support:expr, $summary:literal;)+) => {

@@ -604,6 +604,7 @@ macro_rules! named {
         by_name! { $type, $what }
     };
 }
+pub(crate) use named;
 
 named! { NormKind, "norm",
     NormKind::LayerNorm => NormKind::LayerNorm, "layer-norm";

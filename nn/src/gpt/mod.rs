@@ -19,9 +19,11 @@ mod variants;
 
 pub use attention::{CausalAttention, LayerCx, attention_layer};
 pub use attention_kind::AttentionKind;
+pub(crate) use attention_kind::by_name;
 pub use block::Block;
 pub use cache::GptCache;
 pub use causal::CausalSelfAttention;
+pub(crate) use config::named;
 pub use config::{GptConfig, MlpKind, NormKind, Positions, RopeConfig};
 pub use feed_forward::{FeedForward, GatedMlp, Mlp};
 pub use generate::{BeyondContext, Generate, Sampler, Until, until};

@@ -2,6 +2,7 @@
 
 use crate::checkpoint::stored::{Stored, bf16, f16, to_bf16, to_f16};
 use crate::config_error::ConfigError;
+use crate::gpt::{by_name, named};
 use retrograd_tensor::Tensor;
 use std::fmt;
 use std::str::FromStr;
@@ -34,21 +35,14 @@ pub enum WeightType {
 /// Elements of a block of [`WeightType::Q8_0`].
 pub(super) const BLOCK: usize = 32;
 
+named! { WeightType, "element type",
+    WeightType::F32 => WeightType::F32, "f32";
+    WeightType::F16 => WeightType::F16, "f16";
+    WeightType::Bf16 => WeightType::Bf16, "bf16";
+    WeightType::Q8_0 => WeightType::Q8_0, "q8_0";
+}
+
 impl WeightType {
-    /// All types.
-    pub const ALL: [WeightType; 4] =
-        [WeightType::F32, WeightType::F16, WeightType::Bf16, WeightType::Q8_0];
-
-    /// The name.
-    pub fn name(self) -> &'static str {
-        match self {
-            WeightType::F32 => "f32",
-            WeightType::F16 => "f16",
-            WeightType::Bf16 => "bf16",
-            WeightType::Q8_0 => "q8_0",
-        }
-    }
-
     /// The elements after encoding and decoding. Those of [`WeightType::Q8_0`] are blocks of the last axis, or stay as
     /// they are if its length is no multiple of 32.
     pub fn rounded(self, x: &Tensor<f32>) -> Tensor<f32> {
@@ -148,19 +142,4 @@ pub(super) fn quantized(block: &[f32]) -> (u16, [i8; BLOCK]) {
         q.iter_mut().zip(block).for_each(|(q, &x)| *q = integer(x));
     }
     (d, q)
-}
-
-impl fmt::Display for WeightType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for WeightType {
-    type Err = ConfigError;
-
-    fn from_str(name: &str) -> Result<WeightType, ConfigError> {
-        let found = WeightType::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| ConfigError(format!("{name:?} is not one of f32, f16, bf16 and q8_0")))
-    }
 }

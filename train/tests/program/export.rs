@@ -81,7 +81,7 @@ fn what_cannot_be_exported_leaves_nothing() {
     place.fails(
         "export run out --to gguf --dtype q4",
         USAGE,
-        &["not one of f32, f16, bf16 and q8_0"],
+        &["there is no element type", "q4", "but f32, f16, bf16, q8_0"],
     );
     place.fails("export none out --to gguf", FAILED, &["none"]);
     assert!(!place.exists("out"));
