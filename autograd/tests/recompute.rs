@@ -196,7 +196,7 @@ fn long_chains_of_parts_need_no_recursion() {
         let long = x.recompute(|x| (0..100_000).fold(x.clone(), |y, _| y.neg()));
         assert_eq!(long.backward().get(&x).unwrap().item(), 1.0);
     };
-    std::thread::Builder::new().stack_size(128 << 10).spawn(work).unwrap().join().unwrap();
+    retrograd_support::with_stack(128 << 10, work);
 }
 
 #[test]

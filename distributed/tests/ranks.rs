@@ -529,7 +529,7 @@ fn ranks_with_other_bits_are_refused() {
             let step = || with_level(level, || drop(gradients_of(&parallel, &model)));
             panic_of(step)
         });
-        let same = (first == Level::Scalar) == (second == Level::Scalar);
+        let same = first.is_fused() == second.is_fused();
         for text in texts {
             assert_eq!(text.is_none(), same, "{first} and {second}: {text:?}");
             let text = text.unwrap_or_default();

@@ -48,6 +48,15 @@ pub fn python_with(module: &str) -> Option<String> {
     found.then_some(path)
 }
 
+/// Runs `work` on a thread with a stack of so many bytes; in WebAssembly on this thread, whose stack has 1 MiB.
+pub fn with_stack(bytes: usize, work: impl FnOnce() + Send + 'static) {
+    if cfg!(target_family = "wasm") {
+        return work();
+    }
+    let thread = std::thread::Builder::new().stack_size(bytes).spawn(work);
+    thread.expect("a thread").join().expect("no panic");
+}
+
 /// Whether documents are to be written.
 pub fn is_writing() -> bool {
     env::var_os("RETROGRAD_WRITE_DOCS").is_some()

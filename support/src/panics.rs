@@ -11,6 +11,17 @@ thread_local! {
     static PLACE: RefCell<(String, u32)> = const { RefCell::new((String::new(), 0)) };
 }
 
+/// The exit code of a test program that cannot catch panics, when a test needs that.
+pub const CANNOT_CATCH: i32 = 77;
+
+/// The result of `f`, or its panic. WebAssembly cannot catch one: there, the process exits with [`CANNOT_CATCH`].
+pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
+    if cfg!(target_family = "wasm") {
+        std::process::exit(CANNOT_CATCH);
+    }
+    catch_unwind(AssertUnwindSafe(f))
+}
+
 /// The message of a panic that was caught.
 pub fn message(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
@@ -39,7 +50,7 @@ fn caught_dyn(f: &mut dyn FnMut()) -> Option<(String, (String, u32))> {
         }));
     });
     let outside = IS_EXPECTED.replace(true);
-    let panic = catch_unwind(AssertUnwindSafe(f)).err();
+    let panic = catch(f).err();
     IS_EXPECTED.set(outside);
     panic.map(|panic| (message(panic), PLACE.take()))
 }

@@ -52,7 +52,7 @@ impl Cost {
             MatmulPrecision::Bf16x3 => 4,
             MatmulPrecision::Bf16 => 2,
         };
-        let time = k * (per_term + LOAD_RIGHT / m);
+        let time = k as u64 * (per_term + LOAD_RIGHT / m) as u64;
         Cost(u32::try_from(time).unwrap_or(u32::MAX).saturating_add(200))
     }
 
@@ -70,8 +70,8 @@ impl Cost {
     /// An element among the `k` selected ones when `n` elements are sorted: about `n · log2(n)`
     /// comparisons in all.
     pub(crate) fn sort(n: usize, k: usize) -> Cost {
-        let time = Cost::CHEAP.0 as usize * n * (1 + n.ilog2() as usize) / k;
-        Cost(time.min(u32::MAX as usize) as u32)
+        let time = u64::from(Cost::CHEAP.0) * n as u64 * u64::from(1 + n.ilog2()) / k as u64;
+        Cost(time.min(u32::MAX.into()) as u32)
     }
 
     /// `n` times this cost, for operations that process `n` elements for each one that they write.

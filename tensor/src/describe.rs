@@ -74,8 +74,9 @@ fn describe<T: Element>(x: &Tensor<T>, to_f64: impl Fn(T) -> f64) -> Description
     for x in all() {
         if x.is_finite() {
             (count, sum) = (count + 1, sum + x);
-            // The other number is the result if one is NaN.
-            (min, max) = (min.min(x), max.max(x));
+            // The first of zeros of both signs.
+            min = if x < min || min.is_nan() { x } else { min };
+            max = if x > max || max.is_nan() { x } else { max };
             zeros += usize::from(x == 0.0);
         }
         nan += usize::from(x.is_nan());

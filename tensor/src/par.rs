@@ -70,6 +70,8 @@ pub fn single_threaded<R>(f: impl FnOnce() -> R) -> R {
 /// Parallel operations also start faster inside the pool, so enter it once around a whole training
 /// loop. Outside of it, rayon's global pool is used: one thread per core, or `RAYON_NUM_THREADS`.
 ///
+/// WebAssembly has no threads here: `f` runs on the calling thread.
+///
 /// # Panics
 /// If `n` is 0, or the operating system refuses to start threads.
 ///
@@ -90,6 +92,9 @@ pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
 fn with_threads_dyn(n: usize, f: &mut (dyn FnMut() + Send)) {
     require(n > 0, "with_threads", ErrorKind::Value, || "needs at least 1 thread, got 0".into())
         .or_panic();
+    if cfg!(target_family = "wasm") {
+        return f();
+    }
     let pool = match rayon::ThreadPoolBuilder::new().num_threads(n).build() {
         Ok(pool) => pool,
         Err(e) => panic!("with_threads: cannot start {n} threads: {e}"),

@@ -31,6 +31,8 @@ const PAGE: usize = 4096;
 /// Size classes per power of two: a block is at most an eighth larger than requested.
 const STEPS: usize = 8;
 const CLASSES: usize = 48 * STEPS;
+/// The logarithm of the least number of bytes that has no size class, or no address.
+const MAX_BITS: u32 = if usize::BITS > 46 { 46 } else { usize::BITS - 1 };
 
 static FREE: [Mutex<Vec<Block>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -261,10 +263,10 @@ impl<T: Element> Storage<T> {
         if bytes == 0 {
             return Ok(Storage { block: None, len, elements: PhantomData });
         }
-        // There are no size classes beyond 2^46 bytes.
-        let block = (bytes < 1 << 46).then(|| Block::take(bytes)).flatten().ok_or_else(|| {
-            ShapeError::new(op, ErrorKind::OutOfMemory, format!("no memory for {bytes} bytes"))
-        })?;
+        let block =
+            (bytes >> MAX_BITS == 0).then(|| Block::take(bytes)).flatten().ok_or_else(|| {
+                ShapeError::new(op, ErrorKind::OutOfMemory, format!("no memory for {bytes} bytes"))
+            })?;
         if !T::ANY_BITS {
             // SAFETY: the block holds at least `bytes` bytes and is ours alone.
             unsafe { block.start.as_ptr().write_bytes(0, bytes) }

@@ -1,6 +1,9 @@
 //! Error messages of invalid shapes and arguments, and their location, the caller's line. The
 //! messages are part of the interface; they are the same in debug and release builds.
 
+// Messages have numbers of 64 bits.
+#![cfg(target_pointer_width = "64")]
+
 use retrograd_support::panics;
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::ops::activation::Relu;

@@ -189,14 +189,16 @@ fn matmul_copies_no_operand() {
 fn sizes_beyond_memory_are_errors() {
     let _turn = turn();
     let kind = |dims: &[usize]| Tensor::<f64>::try_full(dims, 1.0).unwrap_err().kind;
-    assert_eq!(kind(&[1 << 50]), ErrorKind::OutOfMemory);
+    let root = 1 << (usize::BITS / 2);
     assert_eq!(kind(&[isize::MAX as usize / 2]), ErrorKind::Overflow);
-    assert_eq!(kind(&[1 << 32, 1 << 32]), ErrorKind::Overflow);
+    assert_eq!(kind(&[root, root]), ErrorKind::Overflow);
     assert_eq!(kind(&[usize::MAX, 2, 0]), ErrorKind::Overflow);
-    assert_eq!(
-        Tensor::<f64>::try_full(&[1 << 50], 1.0).unwrap_err().to_string(),
-        "full: no memory for 9007199254740992 bytes"
-    );
+    #[cfg(target_pointer_width = "64")]
+    {
+        assert_eq!(kind(&[1 << 50]), ErrorKind::OutOfMemory);
+        let error = Tensor::<f64>::try_full(&[1 << 50], 1.0).unwrap_err();
+        assert_eq!(error.to_string(), "full: no memory for 9007199254740992 bytes");
+    }
 }
 
 /// The process survives a failed allocation, and kept memory is freed first.
@@ -225,7 +227,7 @@ fn a_failed_allocation_is_an_error() {
     drop(Tensor::<f32>::try_full(&[150 << 20], 1.0).unwrap());
     let other = Tensor::<f32>::try_full(&[170 << 20], 1.0);
     // A vector of 680 MB, which is not from the pool.
-    let vector = std::panic::catch_unwind(|| other.as_ref().map(Tensor::to_vec).map(drop));
+    let vector = retrograd_support::panics::catch(|| other.as_ref().map(Tensor::to_vec).map(drop));
     limit(old);
     let text = vector.unwrap_err().downcast::<String>().unwrap();
     assert_eq!(*text, "to_vec: no memory for 713031680 bytes");

@@ -359,7 +359,7 @@ fn levels(row: &Row, case: &Case, done: &mut Done, check: &'static str) -> Verdi
         let (y, y64) = (y?, y64?);
         near(&y, &exact, &x64, "f32", done)?;
         near(&y64, &exact, &x64, check, done)?;
-        if level == Level::Scalar {
+        if !level.is_fused() {
             continue;
         }
         match &vectors {

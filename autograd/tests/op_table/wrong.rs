@@ -235,6 +235,9 @@ const WRONG: &[(&str, &[Row])] = &[
 fn every_wrong_operation_is_rejected() {
     let mut missed = Vec::new();
     for (expected, rows) in WRONG {
+        if cfg!(target_family = "wasm") && *expected == "threads" {
+            continue; // there is one
+        }
         let row = &rows[0];
         SAVED.with_borrow_mut(|s| s.clear());
         let (_, failure, _) = check_row(row);
@@ -247,7 +250,7 @@ fn every_wrong_operation_is_rejected() {
             missed.push(format!("{} by {expected}, not: {line}", row.name));
         }
     }
-    println!("op_table_wrong: operations={} rejected={}", WRONG.len(), WRONG.len() - missed.len());
+    println!("op_table_wrong: operations={} missed={}", WRONG.len(), missed.len());
     assert!(missed.is_empty(), "not rejected by the expected check:\n{}", missed.join("\n"));
 }
 
@@ -263,6 +266,7 @@ fn rejected(f: impl Fn(&[Var<f64>]) -> Var<f64>, x: &[Var<f64>], check: Check) -
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "panics are not caught")]
 fn the_checker_names_the_wrong_operation() {
     let x = || [leaf([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])];
     match rejected(|x| one_element(&x[0]), &x(), Check::default()) {

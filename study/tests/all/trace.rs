@@ -42,7 +42,7 @@ fn kernel<R>(f: impl FnOnce() -> R) -> String {
 /// The levels with GEMM kernels of our own, and the columns of their tiles.
 fn own() -> Vec<(Level, usize)> {
     let columns = |level| if level == Level::Avx512 { 64 } else { 16 };
-    let levels = Level::available().into_iter().filter(|&level| level != Level::Scalar);
+    let levels = Level::available().into_iter().filter(|level| level.is_fused());
     levels.map(|level| (level, columns(level))).collect()
 }
 
@@ -82,7 +82,7 @@ fn products_report_the_kernel_of_their_level_and_layout() {
     let (a, b) = (a.cast::<f64>(), b.cast::<f64>());
     for level in Level::available() {
         let expected = match level {
-            Level::Scalar => "portable",
+            Level::Scalar | Level::Wasm128 => "portable",
             Level::Avx512 => "6x32, A in place, B in place",
             Level::Avx2 => "6x8, A in place, B in place",
             Level::Neon => "matrixmultiply",

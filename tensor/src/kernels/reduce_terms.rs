@@ -106,7 +106,7 @@ fn in_blocks<T: Real>(
     let out_shape = shape.reduced(axes, false);
     // Blocks of the results: each is reduced as it is in the whole.
     if let Some(axis) = kept.filter(|&axis| Some(axis) != last) {
-        let size = (PIECE * shape[axis] / shape.numel()).max(1);
+        let size = (PIECE as u64 * shape[axis] as u64 / shape.numel() as u64).max(1) as usize;
         let results = map_blocks(x, axis, size, &|x| in_blocks(x, axes, whole, partial));
         return Tensor::from_vec(results, out_shape);
     }

@@ -220,7 +220,7 @@ fn peak(effort: Effort, level: Level) -> Peak {
     let gflops = match level {
         Level::Avx512 => gflops::<24>(effort, level),
         Level::Avx2 | Level::Neon => gflops::<6>(effort, level),
-        Level::Scalar => gflops::<3>(effort, level),
+        Level::Scalar | Level::Wasm128 => gflops::<3>(effort, level),
     };
     Peak { level, gflops }
 }

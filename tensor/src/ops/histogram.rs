@@ -38,7 +38,11 @@ impl<I: Integer> Tensor<I> {
             format!("the element {} at position {at} is negative", numbers[at])
         })
         .or_panic();
-        let needed = bounds.iter().map(|b| b.1 as usize + 1).max().unwrap_or(0);
+        let needed = bounds
+            .iter()
+            .map(|b| usize::try_from(b.1).unwrap_or(usize::MAX - 1) + 1)
+            .max()
+            .unwrap_or(0);
         let len = needed.max(minlength);
         let count = |part: &[i64], counts: &mut [i64]| {
             counts.fill(0);

@@ -14,6 +14,11 @@ pub(crate) fn dispatch_f32<K: Kernel<f32>>(level: Level, k: K) -> K::Out {
             Some(s) => s.run(k),
             None => unsupported(level),
         },
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Level::Wasm128 => match super::wasm128::Wasm128::detect() {
+            Some(s) => s.run(k),
+            None => unsupported(level),
+        },
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => match super::avx2::Avx2::detect() {
             Some(s) => s.run(k),

@@ -82,6 +82,19 @@ pub(super) use elementary;
 /// The methods of [`Lanes`](super::Lanes) that instruction sets with fused multiply-add define alike.
 macro_rules! fused_lanes {
     ($t:ty) => {
+        $crate::simd::elementary::lane_by_lane!($t);
+
+        #[inline(always)]
+        fn fmod(self, a: Self::V, b: Self::V) -> Self::V {
+            $crate::simd::math::fmod(self, a, b)
+        }
+    };
+}
+pub(super) use fused_lanes;
+
+/// The methods of [`Lanes`](super::Lanes) by scalar functions and calls.
+macro_rules! lane_by_lane {
+    ($t:ty) => {
         #[inline(always)]
         fn enter<K: Kernel<$t>>(self, k: K) -> K::Out {
             self.run(k)
@@ -105,13 +118,9 @@ macro_rules! fused_lanes {
             }
             self.load(&x)
         }
-        #[inline(always)]
-        fn fmod(self, a: Self::V, b: Self::V) -> Self::V {
-            $crate::simd::math::fmod(self, a, b)
-        }
     };
 }
-pub(super) use fused_lanes;
+pub(super) use lane_by_lane;
 
 /// A function of vectors as a kernel.
 pub(super) struct Call<X, F>(pub X, pub F);

@@ -6,12 +6,15 @@ use std::str::FromStr;
 /// An instruction set that kernels are compiled for, from the narrowest to the widest.
 ///
 /// [`Level::Avx2`] stands for AVX2 and FMA; [`Level::Avx512`] for these and AVX-512 F, BW, DQ
-/// and VL. Results on all levels but [`Level::Scalar`] have equal bits, unless another
-/// [`MatmulPrecision`](crate::MatmulPrecision) than `F32` is allowed.
+/// and VL. Results on these and [`Level::Neon`] have equal bits, unless another
+/// [`MatmulPrecision`](crate::MatmulPrecision) than `F32` is allowed; so have those on [`Level::Scalar`] and
+/// [`Level::Wasm128`], whose multiply-adds are not fused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Portable code; multiply-adds are not fused.
     Scalar,
+    /// WebAssembly with `simd128`, if the module is compiled for it.
+    Wasm128,
     /// 64-bit Arm.
     Neon,
     /// x86-64 with AVX2 and FMA.
@@ -21,12 +24,14 @@ pub enum Level {
 }
 
 impl Level {
-    const ALL: [Level; 4] = [Level::Scalar, Level::Neon, Level::Avx2, Level::Avx512];
+    const ALL: [Level; 5] =
+        [Level::Scalar, Level::Wasm128, Level::Neon, Level::Avx2, Level::Avx512];
 
-    /// The name used by `RETROGRAD_SIMD`: `scalar`, `neon`, `avx2` or `avx512`.
+    /// The name used by `RETROGRAD_SIMD`: `scalar`, `wasm128`, `neon`, `avx2` or `avx512`.
     pub fn name(self) -> &'static str {
         match self {
             Level::Scalar => "scalar",
+            Level::Wasm128 => "wasm128",
             Level::Neon => "neon",
             Level::Avx2 => "avx2",
             Level::Avx512 => "avx512",
@@ -37,6 +42,7 @@ impl Level {
     pub fn is_available(self) -> bool {
         match self {
             Level::Scalar => true,
+            Level::Wasm128 => cfg!(all(target_arch = "wasm32", target_feature = "simd128")),
             #[cfg(target_arch = "aarch64")]
             Level::Neon => super::neon::Neon::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
@@ -47,13 +53,22 @@ impl Level {
         }
     }
 
+    /// Whether multiply-adds are fused: rounded once, and not after the multiplication, too.
+    ///
+    /// ```
+    /// use retrograd::tensor::simd::Level;
+    /// assert!(Level::Avx2.is_fused() && !Level::Scalar.is_fused());
+    /// ```
+    pub fn is_fused(self) -> bool {
+        !matches!(self, Level::Scalar | Level::Wasm128)
+    }
+
     /// All levels this CPU can run, [`Level::Scalar`] first and the best last.
     pub fn available() -> Vec<Level> {
         Level::ALL.into_iter().filter(|l| l.is_available()).collect()
     }
 
-    /// The level that the environment variable `RETROGRAD_SIMD` (`scalar`, `neon`, `avx2` or
-    /// `avx512`) selects; the best one of this CPU if the variable is unset or empty.
+    /// The level that the environment variable `RETROGRAD_SIMD` (a [name](Level::name)) selects; the best one of this CPU if the variable is unset or empty.
     ///
     /// ```
     /// use retrograd::tensor::simd::Level;

@@ -4,10 +4,10 @@
 //! ([`settings::level`](crate::settings::level)). Results are comparable because:
 //!
 //! * **An `f32` vector has 16 lanes on every instruction set**: one register on AVX-512, two on
-//!   AVX2, four on NEON, an array in portable code. Reductions therefore use the same accumulators
+//!   AVX2, four on NEON and in WebAssembly, an array in portable code. Reductions therefore use the same accumulators
 //!   and the same reduction tree everywhere.
-//! * `fma` is fused on every instruction set except the portable one, so AVX2, AVX-512 and NEON
-//!   give equal bits; the portable level differs by rounding only.
+//! * `fma` is fused on every instruction set except the portable one and WebAssembly's, so AVX2, AVX-512 and NEON
+//!   give equal bits; these two also give equal bits, which differ from those by rounding only.
 //! * A token (`Avx2`, `Avx512`, ...) proves that the CPU supports the instructions. Only detection
 //!   creates one, hence the methods on it are safe.
 //!
@@ -27,9 +27,11 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod counting;
 mod dispatch;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused))]
 mod elementary;
 mod lanes;
 pub(crate) mod level;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod math;
 mod math_f32;
 mod math_f64;
@@ -38,6 +40,8 @@ pub(crate) mod neon;
 mod one;
 mod portable;
 mod prefetch;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub(crate) mod wasm128;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

@@ -61,7 +61,7 @@ fn by_definition<T: Fused>(
 ) -> Tensor<T> {
     let depth = with_level(level, || T::kc(a.cols)).expect("known for our kernels");
     let add: fn(T, T, T) -> T = match level {
-        Level::Scalar => |x, y, sum| x * y + sum,
+        level if !level.is_fused() => |x, y, sum| x * y + sum,
         _ => T::MUL_ADD,
     };
     let terms: Vec<usize> = (0..a.cols).collect();
@@ -356,7 +356,8 @@ fn shares_are_those_of_the_tasks() {
         // Every task has an overhead of its own, and the whole has one.
         let all: f64 = shares[0].iter().sum();
         let most = if shape[1] < 100 { 2.0 } else { 1.3 };
-        assert!((1.0..most).contains(&all), "{shape:?}: {all}");
+        let is_small = cfg!(target_arch = "wasm32") && shape[1] < 100; // tiles of two rows
+        assert!(is_small || (1.0..most).contains(&all), "{shape:?}: {all}");
     }
     assert_eq!(problem([600, 500, 400]).shares(1).len(), 1);
 }
@@ -407,8 +408,8 @@ fn panels_that_exceed_their_cache_sets_are_packed() {
         (512, 512, 512, false), // 16 lines per set of L2
         (256, 512, 512, false),
         (256, 256, 256, true),
-        (512, 128, 512, true), // 4 lines per set
-        (6, 512, 512, true),   // every element is read once
+        (512, 128, 512, true),                        // 4 lines per set
+        (6, 512, 512, !cfg!(target_arch = "wasm32")), // every element is read once by the tile
         (516, 384, 384, false),
         (512, 512, 520, false), // rows are too far apart
         (4096, 32, 512, false), // 16 lines per set of L1

@@ -1,8 +1,8 @@
 //! Arithmetic on integers: against `i128`, with errors where a result does not fit.
 
 use crate::common::Rng;
+use retrograd_support::panics::catch;
 use retrograd_tensor::{Integer, Tensor, with_threads};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Exact = fn(i128, i128) -> Option<i128>;
 
@@ -43,8 +43,7 @@ fn check<I: Integer>(
 ) {
     let mut results = 0;
     for (&a, &b) in x.iter().flat_map(|a| x.iter().map(move |b| (a, b))) {
-        let got =
-            catch_unwind(AssertUnwindSafe(|| op(&Tensor::scalar(a), &Tensor::scalar(b)).item()));
+        let got = catch(|| op(&Tensor::scalar(a), &Tensor::scalar(b)).item());
         let got = got.ok();
         let want = exact(a.to_i128(), b.to_i128()).and_then(I::checked_from);
         assert_eq!(got, want, "{name} of {a} and {b} in {}", I::DTYPE);
@@ -65,9 +64,9 @@ fn results_are_exact_or_errors() {
     }
     assert_eq!((-Tensor::from([1i64, -2])).to_vec(), [-1, 2]);
     assert_eq!(Tensor::from([1i64, -2]).abs().to_vec(), [1, 2]);
-    assert!(catch_unwind(|| -Tensor::from([i64::MIN])).is_err());
-    assert!(catch_unwind(|| -Tensor::from([1u32])).is_err());
-    assert!(catch_unwind(|| Tensor::from([i64::MIN]).abs()).is_err());
+    assert!(catch(|| -Tensor::from([i64::MIN])).is_err());
+    assert!(catch(|| -Tensor::from([1u32])).is_err());
+    assert!(catch(|| Tensor::from([i64::MIN]).abs()).is_err());
     assert_eq!((-Tensor::from([0u32])).to_vec(), [0]);
 }
 
@@ -96,13 +95,13 @@ fn reductions_are_exact_or_errors() {
     assert_eq!((x.argmax(0).to_vec(), x.argmin_keepdim(-1).to_vec()), (vec![0, 1, 0], vec![1, 2]));
     let none = Tensor::<i64>::zeros([2, 0]);
     assert_eq!((none.sum(1).to_vec(), none.prod(..).item()), (vec![0, 0], 1));
-    assert!(catch_unwind(|| none.max(1)).is_err());
+    assert!(catch(|| none.max(1)).is_err());
     // The sum of all fits, though partial sums do not.
     assert_eq!(Tensor::from([i64::MAX, 1, -1]).sum(..).item(), i64::MAX);
-    assert!(catch_unwind(|| Tensor::from([i64::MAX, 1]).sum(..)).is_err());
-    assert!(catch_unwind(|| Tensor::from([i64::MAX, 2]).prod(..)).is_err());
+    assert!(catch(|| Tensor::from([i64::MAX, 1]).sum(..)).is_err());
+    assert!(catch(|| Tensor::from([i64::MAX, 2]).prod(..)).is_err());
     assert_eq!(x.cumsum(1).to_vec(), [3, -2, 2, 0, 7, 6]);
-    assert!(catch_unwind(|| Tensor::from([u32::MAX, 1]).cumsum(0)).is_err());
+    assert!(catch(|| Tensor::from([u32::MAX, 1]).cumsum(0)).is_err());
 }
 
 #[test]
@@ -126,7 +125,7 @@ fn errors_name_the_first_element_on_any_number_of_threads() {
     }
     let x = Tensor::from_vec(data, [100, 1000]).t();
     for threads in [1, 2, 4] {
-        let error = with_threads(threads, || catch_unwind(AssertUnwindSafe(|| &x - 5)));
+        let error = with_threads(threads, || catch(|| &x - 5));
         let text = *error.expect_err("4 - 5").downcast::<String>().unwrap();
         assert_eq!(
             text,

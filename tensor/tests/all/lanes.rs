@@ -1,8 +1,8 @@
 //! Every method of `Lanes`, on every level that this CPU supports, against scalar code.
 
+use retrograd_support::panics::catch;
 use retrograd_tensor::Real;
 use retrograd_tensor::simd::{F32_LANES, Kernel, Lanes, Level};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Zeros, ones, halves, subnormals, large numbers, infinities, NaN, of both signs.
 fn specials<T: Real>() -> Vec<T> {
@@ -262,7 +262,7 @@ fn memory<T: Real, S: Lanes<T>>(s: S) {
     assert_eq!(&out[..n], &x[..n]);
     assert_eq!(&out[n..], [canary; 2], "store writes N elements");
 
-    let panics = |f: &mut dyn FnMut()| catch_unwind(AssertUnwindSafe(f)).is_err();
+    let panics = |f: &mut dyn FnMut()| catch(f).is_err();
     let (mut short, mut long) = (vec![fill; n - 1], vec![fill; n + 1]);
     assert!(panics(&mut || drop(lanes(s, s.load(&short)))), "load of a short slice");
     assert!(panics(&mut || s.store(s.splat(fill), &mut short)), "store to a short slice");
@@ -276,7 +276,7 @@ fn lanes_equal_scalar_code_on_every_level() {
     for level in Level::available() {
         let fused = f64::dispatch(level, Width) > 1;
         f64::dispatch(level, Check(if fused { f64::mul_add } else { |a, b, c| a * b + c }));
-        let fused = level != Level::Scalar;
+        let fused = level.is_fused();
         f32::dispatch(level, Check(if fused { f32::mul_add } else { |a, b, c| a * b + c }));
     }
 }

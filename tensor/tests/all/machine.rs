@@ -65,6 +65,7 @@ fn the_report_has_all_limits() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "there are no threads")]
 fn measurements_are_plausible() {
     let m = with_threads(2, Machine::measure);
     assert_eq!(m.threads, 2);
@@ -111,6 +112,7 @@ fn the_bound_is_that_of_the_threads_used() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "there are no threads")]
 fn the_brief_measurement_is_plausible() {
     let roofline = Roofline::measure();
     assert!(roofline.threads >= 1 && roofline.memory.len() == 4, "{roofline}");
@@ -135,7 +137,7 @@ fn a_repetition_is_small_and_all_are_the_whole_block() {
 
 #[test]
 fn names_round_trip() {
-    for l in [Level::Scalar, Level::Neon, Level::Avx2, Level::Avx512] {
+    for l in [Level::Scalar, Level::Wasm128, Level::Neon, Level::Avx2, Level::Avx512] {
         assert_eq!(l.name().parse(), Ok(l));
         assert_eq!(l.to_string(), l.name());
     }
@@ -155,6 +157,6 @@ fn the_environment_selects_among_the_supported_levels() {
     );
     assert_eq!(
         text("fast"),
-        "RETROGRAD_SIMD=fast is not a SIMD level (one of: scalar, neon, avx2, avx512)"
+        "RETROGRAD_SIMD=fast is not a SIMD level (one of: scalar, wasm128, neon, avx2, avx512)"
     );
 }

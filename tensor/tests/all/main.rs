@@ -23,6 +23,7 @@ mod machine;
 mod mask_join;
 mod math;
 mod matmul;
+#[cfg(not(target_family = "wasm"))] // has no threads
 mod par;
 mod precision;
 mod random;

@@ -1,5 +1,6 @@
 //! Settings, threads and observers: their scopes, and how distributed work inherits them.
 
+use retrograd_support::panics::catch;
 use retrograd_tensor::cost::Cost;
 use retrograd_tensor::observe::{Event, Observer, is_observed};
 use retrograd_tensor::par::{each, fill, fill2, map, on_every_thread, shards, threads};
@@ -142,7 +143,7 @@ fn a_panic_in_distributed_work_restores_the_settings() {
     with_threads(3, || {
         UNUSUAL.run(|| {
             let work = || map(64, 1, MUCH, |i| assert!(i != 40, "piece 40"));
-            let panicked = std::panic::catch_unwind(work);
+            let panicked = catch(work);
             assert!(panicked.is_err());
             assert_eq!(Settings::current(), UNUSUAL);
         });
@@ -161,7 +162,7 @@ fn with_level_nests_and_is_restored_after_a_panic() {
             assert_eq!(level(), l);
         });
     }
-    let panicked = std::panic::catch_unwind(|| with_level(Level::Scalar, || panic!("inside")));
+    let panicked = catch(|| with_level(Level::Scalar, || panic!("inside")));
     assert!(panicked.is_err());
     assert_eq!(level(), before);
 }
@@ -169,7 +170,7 @@ fn with_level_nests_and_is_restored_after_a_panic() {
 #[test]
 fn with_level_rejects_unsupported_levels() {
     let unsupported = if cfg!(target_arch = "x86_64") { Level::Neon } else { Level::Avx2 };
-    let rejected = std::panic::catch_unwind(|| with_level(unsupported, || ()));
+    let rejected = catch(|| with_level(unsupported, || ()));
     let text = *rejected.unwrap_err().downcast::<String>().unwrap();
     assert!(text.contains("is not supported by this CPU (has: scalar"), "{text}");
 }
@@ -213,7 +214,7 @@ fn memory_is_reported_from_all_threads_of_the_scope() {
 fn scopes_nest_and_end_after_a_panic() {
     let all = [(); 2].map(|()| Arc::new(Bytes::default()));
     with_observer(all[0].clone(), || {
-        let panicked = std::panic::catch_unwind(|| {
+        let panicked = catch(|| {
             with_observer(all[1].clone(), || {
                 drop(Tensor::<f32>::zeros([16]));
                 panic!("inside")

@@ -4,6 +4,7 @@
 #[cfg(unix)]
 use crate::common::guard::Guarded;
 use crate::common::{Rng, bits, same};
+use retrograd_support::panics::catch;
 use retrograd_tensor::MatmulPrecision::{self, Bf16, Bf16x3, Bf16x6, F32};
 use retrograd_tensor::kernels::gemm::Gemm;
 #[cfg(unix)]
@@ -13,7 +14,6 @@ use retrograd_tensor::ops::activation::Gelu;
 use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Tensor, matmul_precision, with_matmul_precision, with_threads};
-use std::panic::catch_unwind;
 
 const SPLIT: [MatmulPrecision; 3] = [Bf16x6, Bf16x3, Bf16];
 
@@ -324,7 +324,7 @@ fn scopes_nest_and_are_restored_after_a_panic() {
     with_matmul_precision(Bf16, || {
         with_matmul_precision(Bf16x3, || assert_eq!(matmul_precision(), Bf16x3));
         let panicking = || with_matmul_precision(F32, || panic!("on purpose"));
-        assert!(catch_unwind(panicking).is_err());
+        assert!(catch(panicking).is_err());
         assert_eq!(matmul_precision(), Bf16);
     });
     assert_eq!(matmul_precision(), F32);

@@ -342,15 +342,16 @@ impl FlipAll for Tensor<f32> {
 
 #[test]
 fn empty_axes_never_leave_the_storage() {
-    let x = Tensor::<f32>::zeros([3, 0, 1 << 40]);
-    assert_eq!(x.select(0, 2).shape()[..], [0, 1 << 40]);
+    let n = 1 << (usize::BITS - 24);
+    let x = Tensor::<f32>::zeros([3, 0, n]);
+    assert_eq!(x.select(0, 2).shape()[..], [0, n]);
     assert_eq!(x.flip(0).flip(2).contiguous().numel(), 0);
     assert_eq!(x.transpose(0, 2).reshape([0]).to_vec(), [0f32; 0]);
-    assert_eq!(x.select(2, (1 << 40) - 1).sum([1]).to_vec(), [0.0; 3]);
+    assert_eq!(x.select(2, n - 1).sum([1]).to_vec(), [0.0; 3]);
     let mut y = x.select(0, 1);
     assert!(y.make_mut().is_empty());
     assert_eq!(x.diagonal(0, 2, isize::MIN).shape()[..], [0, 0]);
-    assert_eq!(x.unfold(1, 0, usize::MAX).shape()[..], [3, 1, 1 << 40, 0]);
+    assert_eq!(x.unfold(1, 0, usize::MAX).shape()[..], [3, 1, n, 0]);
 }
 
 #[test]

@@ -183,9 +183,9 @@ fn tiles<T: Float, S: Lanes<T>, const NV: usize>(
                 match height {
                     1 => micro_kernel::<T, S, 1, $vectors>(s, args),
                     2 => micro_kernel::<T, S, 2, $vectors>(s, args),
-                    3 => micro_kernel::<T, S, 3, $vectors>(s, args),
-                    4 => micro_kernel::<T, S, 4, $vectors>(s, args),
-                    5 => micro_kernel::<T, S, 5, $vectors>(s, args),
+                    3 if MR > 3 => micro_kernel::<T, S, 3, $vectors>(s, args),
+                    4 if MR > 4 => micro_kernel::<T, S, 4, $vectors>(s, args),
+                    5 if MR > 5 => micro_kernel::<T, S, 5, $vectors>(s, args),
                     _ => micro_kernel::<T, S, MR, $vectors>(s, args),
                 }
             };

@@ -29,11 +29,13 @@ pub(super) trait Native: Float {
 }
 
 macro_rules! native {
-    ($t:ty, $fallback:expr; $($cpu:literal $level:ident: $token:path, $vectors:ident;)+) => {
+    ($t:ty, $fallback:expr; $($cpu:meta, $level:ident: $token:path, $vectors:ident;)+) => {
+        // No level of some architectures has kernels for `f64`.
+        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
         impl Native for $t {
             fn run<K: Kernel<$t, Out = ()>>(level: Level, kernel: K) {
                 match level {
-                    $(#[cfg(target_arch = $cpu)]
+                    $(#[cfg($cpu)]
                     Level::$level => <$token>::detect().expect(SUPPORTED).run(kernel),)+
                     _ => unreachable!("{SUPPORTED}"),
                 }
@@ -42,7 +44,7 @@ macro_rules! native {
             #[inline]
             fn blocked(level: Level, gemm: BlockedGemm<'_, $t>) {
                 match level {
-                    $(#[cfg(target_arch = $cpu)]
+                    $(#[cfg($cpu)]
                     Level::$level => {
                         let kernel = Tiled::<$t, $vectors>(gemm);
                         <$token>::detect().expect(SUPPORTED).run(kernel);
@@ -60,15 +62,16 @@ macro_rules! native {
 
 native! {
     f32, |_, _, _| unreachable!("f32 has kernels at every level");
-    "x86_64" Avx512: simd::avx512::Avx512, NR_VECTORS_AVX512;
-    "x86_64" Avx2: simd::avx2::Avx2, NR_VECTORS;
-    "aarch64" Neon: simd::neon::Neon, NR_VECTORS;
+    target_arch = "x86_64", Avx512: simd::avx512::Avx512, NR_VECTORS_AVX512;
+    target_arch = "x86_64", Avx2: simd::avx2::Avx2, NR_VECTORS;
+    target_arch = "aarch64", Neon: simd::neon::Neon, NR_VECTORS;
+    all(target_arch = "wasm32", target_feature = "simd128"), Wasm128: simd::wasm128::Wasm128, NR_VECTORS;
 }
 
 native! {
     f64, fallback::dgemm;
-    "x86_64" Avx512: simd::avx512::Avx512F64, NR_VECTORS_AVX512;
-    "x86_64" Avx2: simd::avx2::Avx2F64, NR_VECTORS;
+    target_arch = "x86_64", Avx512: simd::avx512::Avx512F64, NR_VECTORS_AVX512;
+    target_arch = "x86_64", Avx2: simd::avx2::Avx2F64, NR_VECTORS;
 }
 
 /// Whether this library has kernels for products of `T` at a level: for `f64` on NEON, matrixmultiply
@@ -126,6 +129,7 @@ impl Loops {
         match level {
             _ if !has_kernels::<T>(level) => Loops::Matrixmultiply,
             Level::Scalar => Loops::Portable,
+            Level::Wasm128 if T::DTYPE == DType::F64 => Loops::Portable,
             _ if SkinnyGemm::is_suitable(a, b) => Loops::Skinny,
             _ if RowGemm::is_suitable(a, b) => Loops::Rows,
             _ => Loops::Blocked,

@@ -98,7 +98,7 @@ impl Problem {
 
     /// The time of all tasks: as many rounds as the busiest thread has tasks, a margin for a late
     /// task, and the sum of partial products.
-    fn time(&self, partition: Partition, threads: usize) -> usize {
+    fn time(&self, partition: Partition, threads: usize) -> u64 {
         let (tasks, task, sum) = match partition {
             Partition::Blocks { rows, cols } => {
                 let tasks = self.m.div_ceil(rows) * self.n.div_ceil(cols);
@@ -106,11 +106,12 @@ impl Problem {
             }
             Partition::SplitK { depth } => {
                 let tasks = self.k.div_ceil(depth);
-                let elements = tasks * self.m * self.n;
-                (tasks, self.task(self.m, depth, self.n), elements * (LOAD / FMA) / threads)
+                let elements = tasks as u64 * (self.m * self.n) as u64;
+                let sum = elements * (LOAD / FMA) as u64 / threads as u64;
+                (tasks, self.task(self.m, depth, self.n), sum)
             }
         };
-        tasks.div_ceil(threads) * task + task / 16 + sum
+        tasks.div_ceil(threads) as u64 * task + task / 16 + sum
     }
 
     /// The estimated times of all tasks on a number of threads, relative to the time of the whole product
@@ -137,11 +138,13 @@ impl Problem {
         }
     }
 
-    /// The time of one task.
-    fn task(&self, rows: usize, k: usize, cols: usize) -> usize {
-        let passes = cols.div_ceil(NC);
-        let multiply_adds = rows.next_multiple_of(self.unit.0) * cols.next_multiple_of(F32_LANES);
-        TASK / FMA + k * (multiply_adds + passes * rows * self.load_a + cols * self.load_b)
+    /// The time of one task, which exceeds addresses of 32 bits.
+    fn task(&self, rows: usize, k: usize, cols: usize) -> u64 {
+        let tiles = [rows.next_multiple_of(self.unit.0), cols.next_multiple_of(F32_LANES)];
+        let passes = [cols.div_ceil(NC), rows, self.load_a];
+        let product = |numbers: &[usize]| numbers.iter().map(|&n| n as u64).product::<u64>();
+        let terms = product(&tiles) + product(&passes) + product(&[cols, self.load_b]);
+        (TASK / FMA) as u64 + k as u64 * terms
     }
 }
 

@@ -12,7 +12,6 @@ use crate::matrix::MatRef;
 use crate::observe::{KernelCall, Size};
 use crate::precision::MatmulPrecision;
 use crate::settings::{level, matmul_precision};
-use crate::simd::Level;
 use std::collections::HashSet;
 
 /// The report, by the thread that called it, of a product: the kernel of most tasks, and in the detail the division and the others.
@@ -97,7 +96,7 @@ pub(super) fn describe<T: Gemm>(
 /// ```
 pub fn arithmetic<T: Float>() -> String {
     let level = level();
-    if level == Level::Scalar {
+    if !level.is_fused() {
         return "separate multiplications and additions".into();
     }
     let asked = matmul_precision();

@@ -73,7 +73,7 @@ impl Gemm for f32 {
         products: &Products<'_, f32>,
         accumulate: bool,
         mut out: MatMut<'_, f32>,
-        mut epilogue: Option<EpilogueArgs<'_, f32>>,
+        epilogue: Option<EpilogueArgs<'_, f32>>,
         precision: MatmulPrecision,
     ) {
         let level = level();
@@ -82,7 +82,7 @@ impl Gemm for f32 {
         }
         #[cfg(target_arch = "x86_64")]
         if is_split(level, precision) {
-            let (m, _, n) = products.sizes();
+            let ((m, _, n), mut epilogue) = (products.sizes(), epilogue);
             for (i, a, b) in products.iter() {
                 let rows = i * m..(i + 1) * m;
                 let epilogue = epilogue.as_mut().map(|epilogue| epilogue.part(rows.clone(), 0..n));

@@ -200,7 +200,7 @@ pub fn layouts<T: Real>(x: &Tensor<T>) -> Vec<(&'static str, Tensor<T>)> {
 
 /// The levels whose bits must be equal.
 pub fn fused() -> Vec<Level> {
-    Level::available().into_iter().filter(|&l| l != Level::Scalar).collect()
+    Level::available().into_iter().filter(|l| l.is_fused()).collect()
 }
 
 /// Runs `f` with 1, 2 and 4 threads on every level that fuses, and once on the scalar level;
