@@ -9,9 +9,12 @@ use crate::simd::F32_LANES;
 use std::ops::Range;
 
 /// Rows of a register tile. With MR × NR = 6 × 64, AVX-512 holds 24 accumulators, 4 vectors of `B`
-/// and a broadcast element of `A` in 32 registers; with 6 × 16, AVX2 holds 12, 2 and 1 in 16. WebAssembly holds
-/// 8, 4 and 1, which fit the 16 registers of x86-64.
-pub(super) const MR: usize = if cfg!(target_arch = "wasm32") { 2 } else { 6 };
+/// and a broadcast element of `A` in 32 registers; with 6 × 16, AVX2 holds 12, 2 and 1 in 16.
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) const MR: usize = 6;
+/// The same with 2 × 16: 8 accumulators of four lanes, 4 vectors of `B` and one of `A` fit the 16 registers of x86-64.
+#[cfg(target_arch = "wasm32")]
+pub(super) const MR: usize = 2;
 /// Vectors of 16 columns in a register tile: NR is 64 on AVX-512.
 #[cfg(target_arch = "x86_64")]
 pub(super) const NR_VECTORS_AVX512: usize = 4;
