@@ -28,7 +28,7 @@ use train::Budget;
 /// Train every attention variant in the same small model on the same tasks, and compare them
 ///
 /// Prints one table, and writes it as table.md and table.csv. --quick takes about ten minutes on two cores, the
-/// whole about an hour and a half. As many runs as threads are trained at the same time. Under mpiexec, the runs are divided among processes.
+/// whole nearly two hours. As many runs as threads are trained at the same time. Under mpiexec, the runs are divided among processes.
 #[derive(Args, Debug)]
 pub struct Arena {
     /// Train for fewer steps: about ten minutes on two cores
