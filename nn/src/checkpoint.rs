@@ -205,6 +205,32 @@ impl Checkpoint {
         self.save_plain_as(path.as_ref(), Stored::F32)
     }
 
+    /// Writes what [`Checkpoint::save_plain`] writes to a file.
+    ///
+    /// ```
+    /// use retrograd::prelude::*;
+    /// let mut checkpoint = Checkpoint::new();
+    /// checkpoint.tensors.insert("x".into(), Tensor::from([1.0f32, 2.0]).into());
+    /// let mut bytes = Vec::new();
+    /// checkpoint.write_plain(&mut bytes).unwrap();
+    /// assert!(bytes.ends_with(&2.0f32.to_le_bytes()));
+    /// ```
+    ///
+    /// # Errors
+    /// If writing fails, or as [`Checkpoint::save_plain`].
+    pub fn write_plain(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        self.check_names()?;
+        out.write_all(&self.plain_header(Stored::F32)?)?;
+        self.write_elements(Stored::F32, out)
+    }
+
+    fn write_elements(&self, floats: Stored, out: &mut dyn io::Write) -> io::Result<()> {
+        for (_, tensor) in in_file_order(self.tensors.iter()) {
+            tensor.write(floats, &mut |bytes| out.write_all(bytes))?;
+        }
+        Ok(())
+    }
+
     /// [`Checkpoint::save_plain`], with elements of `f32` rounded to the type `floats`.
     pub(crate) fn save_plain_as(&self, path: &Path, floats: Stored) -> Result<(), CheckpointError> {
         self.write(path, floats, || self.plain_header(floats))
@@ -221,10 +247,7 @@ impl Checkpoint {
             let header = header()?;
             atomic::replace(&atomic::System, path, |file| {
                 file.write_all(&header)?;
-                for (_, tensor) in in_file_order(self.tensors.iter()) {
-                    tensor.write(floats, &mut |bytes| file.write_all(bytes))?;
-                }
-                Ok(())
+                self.write_elements(floats, file)
             })
         };
         write().map_err(|e| CheckpointError::Io(path.into(), e))

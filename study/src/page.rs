@@ -27,6 +27,7 @@ pub struct Page {
     data: Result<String, String>,
     styles: Vec<&'static str>,
     scripts: Vec<&'static str>,
+    module: Option<String>,
 }
 
 impl Page {
@@ -34,7 +35,8 @@ impl Page {
     /// `null`.
     pub fn new<D: Serialize + ?Sized>(title: &str, data: &D) -> Page {
         let data = serde_json::to_string(data).map_err(|e| e.to_string());
-        Page { title: title.to_string(), data, styles: vec![KIT_STYLE], scripts: vec![KIT_SCRIPT] }
+        let (styles, scripts) = (vec![KIT_STYLE], vec![KIT_SCRIPT]);
+        Page { title: title.to_string(), data, styles, scripts, module: None }
     }
 
     /// Adds a style sheet.
@@ -49,6 +51,13 @@ impl Page {
         self
     }
 
+    /// Embeds a module of WebAssembly, whose text (base64, say) is that of the element `module`. The page may run it, in
+    /// workers, too, and show pages that it makes in frames.
+    pub fn module(mut self, text: String) -> Page {
+        self.module = Some(text);
+        self
+    }
+
     /// The document.
     ///
     /// # Panics
@@ -59,8 +68,14 @@ impl Page {
         html += "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
         html += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
         // Nothing is loaded, from anywhere.
-        html += "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-                 script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:\">\n";
+        let (modules, workers) = match self.module {
+            Some(_) => (" 'wasm-unsafe-eval' blob:", "; worker-src blob:"),
+            None => ("", ""),
+        };
+        html += &format!(
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src \
+             'unsafe-inline'{modules}; style-src 'unsafe-inline'; img-src data: blob:{workers}\">\n"
+        );
         html += &format!("<title>{}</title>\n", escaped_text(&self.title));
         for style in &self.styles {
             html += &format!("<style>\n{style}</style>\n");
@@ -70,6 +85,9 @@ impl Page {
         html += "<script type=\"application/json\" id=\"data\">";
         html += &escaped_json(data);
         html += "</script>\n";
+        if let Some(module) = &self.module {
+            html += &format!("<script type=\"text/plain\" id=\"module\">{module}</script>\n");
+        }
         for script in &self.scripts {
             html += &format!("<script>\n{script}</script>\n");
         }
