@@ -33,6 +33,7 @@ def run(arguments):
         wasi.env = os.environ.items()
         wasi.preopen_dir("/", "/")
         wasi.stdout_file = output
+        wasi.inherit_stderr()
         store = wasmtime.Store(engine)
         store.set_wasi(wasi)
         try:
@@ -61,7 +62,9 @@ def test(name):
     return result
 
 
-_, text = run(["--list", *(word for word in arguments if not word.startswith("-"))])
+code, text = run(["--list", *(word for word in arguments if not word.startswith("-"))])
+if code != 0:
+    sys.exit(f"{text}\nthe program cannot list its tests: {code}")
 with ThreadPoolExecutor(os.cpu_count()) as pool:
     counts = Counter(pool.map(test, re.findall(r"^(.*): test$", text, re.MULTILINE)))
 print("WebAssembly:", ", ".join(f"{count} {result}" for result, count in counts.items()))

@@ -92,6 +92,35 @@ macro_rules! fused_lanes {
 }
 pub(super) use fused_lanes;
 
+/// Loads, stores and transposition by arrays of sixteen `f32`, where a vector is several registers.
+#[allow(unused_macros)] // x86-64 has masks
+macro_rules! by_arrays {
+    () => {
+        #[inline(always)]
+        fn load_or(self, x: &[f32], fill: f32) -> Self::V {
+            let mut whole = [fill; 16];
+            whole[..x.len()].copy_from_slice(x);
+            self.load(&whole)
+        }
+        #[inline(always)]
+        fn store_part(self, v: Self::V, out: &mut [f32]) {
+            let mut whole = [0.0; 16];
+            self.store(v, &mut whole);
+            out.copy_from_slice(&whole[..out.len()]);
+        }
+        #[inline(always)]
+        fn transpose(self, rows: [Self::V; 16]) -> [Self::V; 16] {
+            let mut square = [[0.0; 16]; 16];
+            for (v, row) in rows.into_iter().zip(&mut square) {
+                self.store(v, row);
+            }
+            std::array::from_fn(|j| self.load(&std::array::from_fn::<_, 16, _>(|i| square[i][j])))
+        }
+    };
+}
+#[allow(unused_imports)]
+pub(super) use by_arrays;
+
 /// The methods of [`Lanes`](super::Lanes) by scalar functions and calls.
 macro_rules! lane_by_lane {
     ($t:ty) => {

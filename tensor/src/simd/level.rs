@@ -8,7 +8,8 @@ use std::str::FromStr;
 /// [`Level::Avx2`] stands for AVX2 and FMA; [`Level::Avx512`] for these and AVX-512 F, BW, DQ
 /// and VL. Results on these and [`Level::Neon`] have equal bits, unless another
 /// [`MatmulPrecision`](crate::MatmulPrecision) than `F32` is allowed; so have those on [`Level::Scalar`] and
-/// [`Level::Wasm128`], whose multiply-adds are not fused.
+/// [`Level::Wasm128`], whose multiply-adds are not fused. (The bits of
+/// a NaN may differ, and in `f64` the elementary functions are those of the target.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Portable code; multiply-adds are not fused.

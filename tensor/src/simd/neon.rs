@@ -2,7 +2,7 @@
 
 use super::math::pow_of_f32;
 use super::one::One;
-use super::{Kernel, Lanes, inlined};
+use super::{Kernel, Lanes};
 use crate::formula::{Algebra, inlined_methods};
 use std::arch::aarch64::*;
 
@@ -148,18 +148,7 @@ impl Lanes<f32> for Neon {
             vst1q_f32(p.add(12), v[3]);
         }
     }
-    #[inline(always)]
-    fn load_or(self, x: &[f32], fill: f32) -> V {
-        let mut whole = [fill; 16];
-        whole[..x.len()].copy_from_slice(x);
-        self.load(&whole)
-    }
-    #[inline(always)]
-    fn store_part(self, v: V, out: &mut [f32]) {
-        let mut whole = [0.0; 16];
-        self.store(v, &mut whole);
-        out.copy_from_slice(&whole[..out.len()]);
-    }
+    super::elementary::by_arrays!();
     #[inline(always)]
     fn copysign(self, a: V, sign: V) -> V {
         let bit = cpu!([vdupq_n_u32(1 << 31); 4]);
@@ -241,15 +230,6 @@ impl Lanes<f32> for Neon {
         let x = self.max4(x, self.by_two(x));
         self.lane_zero(self.max4(x, self.by_one(x)))
     }
-    #[inline(always)]
-    fn transpose(self, rows: [V; 16]) -> [V; 16] {
-        let mut square = [[0.0; 16]; 16];
-        for (v, row) in rows.into_iter().zip(&mut square) {
-            self.store(v, row);
-        }
-        std::array::from_fn(|j| self.load(&std::array::from_fn::<_, 16, _>(|i| square[i][j])))
-    }
-
     /// Lane by lane, with the bits of vectors of `f64`.
     #[inline(always)]
     fn pow(self, a: V, b: V) -> V {

@@ -2,7 +2,7 @@
 //!
 //! A module has these instructions or not: there is no detection at run time. A fused multiply-add is only in *relaxed
 //! SIMD*, where each engine may round it once or twice. So [`Lanes::fma`] rounds twice, and results have the bits of
-//! [`Level::Scalar`](super::Level::Scalar).
+//! [`Level::Scalar`](super::Level::Scalar), but for those of NaN, whose sign and payload engines may choose.
 
 use super::{Kernel, Lanes};
 use crate::formula::{Algebra, inlined_methods};
@@ -94,7 +94,8 @@ impl Algebra<f32> for Wasm128 {
         or(self, a: V, b: V) -> V = four!(v128_or; a, b);
         not(self, a: V) -> V = four!(v128_not; a);
         /// Bit by bit, which [`Lanes::copysign`] relies on.
-        select(self, m: V, a: V, b: V) -> V = std::array::from_fn(inlined!(|i| v128_bitselect(a[i], b[i], m[i])));
+        select(self, m: V, a: V, b: V) -> V =
+            std::array::from_fn(inlined!(|i| v128_bitselect(a[i], b[i], m[i])));
     }
 
     super::elementary::elementary!(f32);
@@ -120,18 +121,7 @@ impl Lanes<f32> for Wasm128 {
             v128_store(p.add(3), v[3]);
         }
     }
-    #[inline(always)]
-    fn load_or(self, x: &[f32], fill: f32) -> V {
-        let mut whole = [fill; 16];
-        whole[..x.len()].copy_from_slice(x);
-        self.load(&whole)
-    }
-    #[inline(always)]
-    fn store_part(self, v: V, out: &mut [f32]) {
-        let mut whole = [0.0; 16];
-        self.store(v, &mut whole);
-        out.copy_from_slice(&whole[..out.len()]);
-    }
+    super::elementary::by_arrays!();
     #[inline(always)]
     fn product_residual(self, a: V, b: V, c: V) -> V {
         std::array::from_fn(inlined!(|i| {
@@ -184,15 +174,6 @@ impl Lanes<f32> for Wasm128 {
         min_lane(self, v: V) -> f32 = tree!(min; v);
         max_lane(self, v: V) -> f32 = tree!(max; v);
     }
-    #[inline(always)]
-    fn transpose(self, rows: [V; 16]) -> [V; 16] {
-        let mut square = [[0.0; 16]; 16];
-        for (v, row) in rows.into_iter().zip(&mut square) {
-            self.store(v, row);
-        }
-        std::array::from_fn(|j| self.load(&std::array::from_fn::<_, 16, _>(|i| square[i][j])))
-    }
-
     super::elementary::lane_by_lane!(f32);
 
     inlined_methods! {

@@ -82,7 +82,7 @@ impl Problem {
             .map(|partition| (self.time(partition, threads), partition))
             .min_by_key(|(time, _)| *time)
             .expect("there is at least one block");
-        let small = |depth: &usize| self.k.div_ceil(*depth) * self.m * self.n <= SPLIT_K_ELEMENTS;
+        let small = |&depth: &usize| self.partial(depth) <= SPLIT_K_ELEMENTS as u64;
         match self.depth.filter(small).map(|depth| Partition::SplitK { depth }) {
             Some(split_k) if self.time(split_k, threads) < time - time / 8 => split_k,
             _ => blocks,
@@ -106,8 +106,7 @@ impl Problem {
             }
             Partition::SplitK { depth } => {
                 let tasks = self.k.div_ceil(depth);
-                let elements = tasks as u64 * (self.m * self.n) as u64;
-                let sum = elements * (LOAD / FMA) as u64 / threads as u64;
+                let sum = self.partial(depth) * (LOAD / FMA) as u64 / threads as u64;
                 (tasks, self.task(self.m, depth, self.n), sum)
             }
         };
@@ -138,7 +137,12 @@ impl Problem {
         }
     }
 
-    /// The time of one task, which exceeds addresses of 32 bits.
+    /// Elements of all partial products, which may exceed addresses of 32 bits, as times do.
+    fn partial(&self, depth: usize) -> u64 {
+        self.k.div_ceil(depth) as u64 * (self.m * self.n) as u64
+    }
+
+    /// The time of one task.
     fn task(&self, rows: usize, k: usize, cols: usize) -> u64 {
         let tiles = [rows.next_multiple_of(self.unit.0), cols.next_multiple_of(F32_LANES)];
         let passes = [cols.div_ceil(NC), rows, self.load_a];
