@@ -16,71 +16,94 @@ kit.start(data => {
     return WebAssembly.compile(await new Response(stream).arrayBuffer());
   })();
   const source = URL.createObjectURL(new Blob([`(${engine})()`], { type: "text/javascript" }));
-  // An engine: ask(request) gives the value of the answer, or throws its sentence. After a panic the next request starts
-  // another one, without a model.
-  function start(told, lost) {
+  // An engine: ask(request) gives the value of the answer, or throws its sentence. `told` gets what training says. If the
+  // engine ends, the next request starts another one, without a model.
+  function start(told, ended) {
     let worker, waiting = new Map(), next = 0, ready = null;
-    function send(request) {
-      return new Promise((resolve, reject) => {
-        waiting.set(++next, { resolve, reject });
-        worker.postMessage({ id: next, request });
-      });
+    const send = request => new Promise((resolve, reject) => {
+      waiting.set(++next, { resolve, reject });
+      worker.postMessage({ id: next, request });
+    });
+    function end(why) {
+      const all = [...waiting.values()], sentence = ended?.(why) ?? why;
+      waiting = new Map();
+      ready = null;
+      worker.terminate();
+      all.forEach(one => one.reject(new Error(sentence)));
     }
-    function open() {
+    async function open() {
+      const module = await compile();
       worker = new Worker(source);
-      worker.onmessage = ({ data: { id, kind, value, ended } }) => {
+      worker.onerror = event => end(event.message || "the engine cannot run in this browser");
+      worker.onmessage = ({ data: { id, kind, value, ended: isOver } }) => {
+        if (isOver) return end(value);
         const one = waiting.get(id);
         waiting.delete(id);
-        if (ended) {
-          for (const other of waiting.values()) other.reject(new Error(value));
-          waiting.clear();
-          ready = null;
-          lost?.(value);
-        }
         if (!one) told?.(kind, value); else if (kind === "e") one.reject(new Error(value)); else one.resolve(value);
       };
-      return compile().then(module => send({ module }));
+      return send({ module });
     }
-    return async request => { await (ready ??= open()); return send(request); };
+    return async request => {
+      ready ??= open();
+      try { await ready; } catch (error) { ready = null; throw error; }
+      return send(request);
+    };
   }
 
   // ---- Training -------------------------------------------------------------------------------
 
   const names = Object.keys(usual);
-  const recipe = Object.fromEntries(names.map(name => {
-    const given = kit.get(name);
-    return [name, given === undefined ? usual[name] : typeof usual[name] === "number" ? Number(given) : given];
-  }));
-  let made = null, isTraining = false, losses = [], heldOut = [], samples = [], rates = [], looking = false, step = 0;
+  // What the address says; a name that is unknown, or a size that is no number, is not taken.
+  function addressed(name) {
+    const given = kit.get(name), isKnown = parts[name] ? parts[name].includes(given) : given !== undefined && Number.isFinite(Number(given));
+    return !isKnown ? usual[name] : parts[name] ? given : Number(given);
+  }
+  const recipe = Object.fromEntries(names.map(name => [name, addressed(name)]));
+  // losses and held-out losses are [step, loss, how many steps it is the mean of].
+  let made = null, isTraining = false, losses = [], recent = [], heldOut = [], samples = [], rates = [], step = 0, isBusy = false;
   const message = h("p", { class: "message", role: "alert", hidden: true });
   const say = error => { message.hidden = !error; message.textContent = error?.message ?? error ?? ""; };
+  function add(steps, list) {
+    list.forEach((loss, i) => { losses.push([steps - list.length + i + 1, loss, 1]); recent.push(loss); });
+    recent = recent.slice(-20);
+    step = steps;
+    if (losses.length > 4000) losses = halved(losses);
+    if (list.length) changePlace.replaceChildren();
+  }
   const ask = start((kind, value) => {
     if (kind === "e") { isTraining = false; say(value); return refresh(); }
-    step = value.step;
-    value.losses.forEach((loss, i) => losses.push([step - value.losses.length + i + 1, loss]));
-    rates.push(value.milliseconds / value.losses.length);
-    if (rates.length > 40) rates.shift();
+    add(value.step, value.losses);
+    rates = [...rates, value.milliseconds / value.losses.length].slice(-40);
     soon();
-    if (performance.now() - looked > 700) look();
-  }, why => { made = null; isTraining = false; say(`The engine stopped: ${why} Start again with other settings.`); refresh(); });
-  let looked = 0;
-
-  // Neighbours are averaged, so that a line has at most 400 points.
-  function thinned(points) {
-    const each = Math.max(1, Math.ceil(points.length / 400)), out = [];
-    for (let i = 0; i < points.length; i += each) {
-      const part = points.slice(i, i + each);
-      out.push([part[part.length - 1][0], part.reduce((sum, p) => sum + p[1], 0) / part.length]);
-    }
-    // Memory stays flat in a long training.
-    if (points.length > 20_000) points.splice(0, points.length, ...out);
-    return out;
-  }
+    if (performance.now() > nextLook && !isBusy) { nextLook = Infinity; turn(look); }
+  }, why => {
+    made = null;
+    isTraining = false;
+    const sentence = `The engine stopped: ${why}. The model is lost: start again, with other settings.`;
+    say(sentence);
+    refresh();
+    return sentence;
+  });
+  // One after the other: what changes the model or asks for several answers.
+  let turns = Promise.resolve();
+  const turn = f => turns = turns.then(f).catch(say);
+  const command = f => turn(async () => {
+    say(null);
+    isBusy = true;
+    drawState();
+    try { await f(); } finally { isBusy = false; refresh(); }
+  });
+  // Neighbours in pairs, so that the memory of a long training stays flat.
+  const halved = points => Array.from({ length: Math.ceil(points.length / 2) }, (_, i) => {
+    const [a, b] = [points[2 * i], points[2 * i + 1]];
+    return b ? [b[0], (a[1] * a[2] + b[1] * b[2]) / (a[2] + b[2]), a[2] + b[2]] : a;
+  });
   const lossPlace = h("div"), samplePlace = h("div", { class: "samples" }), headPlace = h("div", { class: "heads" });
-  const status = h("p", { class: "large", id: "status", role: "status" });
+  const status = h("p", { class: "large", id: "status" });
   let chart = null;
   function drawLoss() {
-    const all = thinned(losses);
+    let all = losses;
+    while (all.length > 500) all = halved(all);
     const series = [
       { name: "loss of each step", x: all.map(p => p[0]), y: all.map(p => p[1]) },
       { name: "loss of text that it does not train on", x: heldOut.map(p => p[0]), y: heldOut.map(p => p[1]), points: true },
@@ -90,36 +113,39 @@ kit.start(data => {
     lossPlace.replaceChildren(chart.element);
   }
   function drawState() {
-    const rate = rates.length ? rates.reduce((a, b) => a + b) / rates.length : null;
-    const last = losses.slice(-20).reduce((sum, p) => sum + p[1], 0) / Math.max(1, Math.min(20, losses.length));
-    status.textContent = !made ? "No model yet." : `Step ${count(step)}${losses.length ? ` · loss ${number(last, 3)} · ${number(rate, 2)} ms a step` : ""} · ${count(made.parameters)} numbers to learn`;
+    const rate = rates.reduce((a, b) => a + b, 0) / rates.length, last = recent.reduce((a, b) => a + b, 0) / recent.length;
+    const now = recent.length ? ` · loss ${number(last, 3)}${rates.length ? ` · ${number(rate, 2)} ms a step` : ""}` : "";
+    status.textContent = !made ? "No model yet." : `Step ${count(step)}${now} · ${count(made.parameters)} numbers to learn`;
     trainButton.textContent = isTraining ? "Pause" : step > 0 ? "Go on" : "Train";
-    for (const button of needModel) button.disabled = !made;
+    for (const button of buttons) button.disabled = isBusy || !made && button.dataset.model === "needed";
   }
   // At most five times a second.
   let drawing = null;
   const soon = () => drawing ??= setTimeout(() => { drawing = null; drawLoss(); drawState(); }, 200);
   const refresh = () => { drawLoss(); drawState(); };
 
+  let nextLook = 0;
   async function look() {
-    if (looking || !made) return;
-    looking = true;
-    looked = performance.now();
-    try {
-      const seen = await ask({ look: { prompt: promptInput.value, count: 160, temperature: .7 } });
-      heldOut.push([seen.step, seen.held_out]);
-      if (heldOut.length > 500) heldOut = heldOut.filter((_, i) => i % 2 === 1 || i === heldOut.length - 1);
-      samples = [{ step: seen.step, text: promptInput.value + seen.sample }, ...samples].slice(0, 4);
-      samplePlace.replaceChildren(...samples.map(one => h("div", {}, h("div", { class: "soft small" }, `after ${count(one.step)} steps`), h("p", { class: "sample" }, one.text))));
-      drawHeads(seen);
-      soon();
-    } catch (error) { say(error); } finally { looking = false; }
+    nextLook = 0; // also if it fails
+    if (!made) return;
+    const began = performance.now();
+    const seen = await ask({ look: { prompt: promptInput.value, count: 160, temperature: .7 } });
+    // Most of the time is that of training.
+    nextLook = performance.now() + Math.max(700, 4 * (performance.now() - began));
+    heldOut.push([seen.step, seen.held_out, 1]);
+    if (heldOut.length > 400) heldOut = halved(heldOut);
+    if (seen.why === null) samples = [{ step: seen.step, text: promptInput.value + seen.sample }, ...samples].slice(0, 4);
+    samplePlace.replaceChildren(...seen.why === null ? [] : [h("p", { class: "bad" }, seen.why)], ...samples.map(one => h("div", {}, h("div", { class: "soft small" }, `after ${count(one.step)} steps`), h("p", { class: "sample" }, one.text))));
+    drawHeads(seen);
+    soon();
   }
-  let headMaps = [];
+  let headMaps = [], headKey = null;
   function drawHeads({ labels, heads }) {
     const n = labels.length, flat = heads.flatMap((layer, l) => layer.map((weights, i) => ({ weights, name: `block ${l + 1}, head ${i + 1}` })));
-    if (!flat.length) { headPlace.replaceChildren(h("p", { class: "soft" }, "This kind of attention computes no weights.")); headMaps = []; return; }
-    if (headMaps.length !== flat.length) {
+    if (!flat.length) { headPlace.replaceChildren(h("p", { class: "soft" }, "This kind of attention computes no weights.")); headMaps = []; headKey = null; return; }
+    const key = `${flat.length}: ${labels.join("")}`;
+    if (key !== headKey) {
+      headKey = key;
       headMaps = flat.map(({ name }, i) => ({ map: kit.heatMap({ rows: n, columns: n, stretch: true, ramp: "sequential", low: 0, high: 255, name,
         value: (a, b) => headMaps[i]?.weights[a * n + b] ?? 0, label: (a, b) => `“${labels[a]}” reads “${labels[b]}”: ${number(100 * (headMaps[i].weights[a * n + b] / 255), 2)} %` }), weights: flat[i].weights }));
       headPlace.replaceChildren(...headMaps.map(({ map }, i) => h("div", {}, h("div", { class: "soft small" }, flat[i].name), map.element)));
@@ -127,36 +153,33 @@ kit.start(data => {
     flat.forEach(({ weights }, i) => { headMaps[i].weights = weights; headMaps[i].map.again(); });
   }
 
+  // A new model. The engine has stopped training when it answers, and said all about the old one.
   async function begin() {
-    say(null);
-    [losses, heldOut, samples, rates, step, made, headMaps] = [[], [], [], [], 0, null, []];
-    samplePlace.replaceChildren(); headPlace.replaceChildren(); stepPlace.replaceChildren(); changePlace.replaceChildren();
-    try {
-      made = await ask({ start: { ...recipe, text: textInput.value } });
-      await look();
-    } catch (error) { say(error); }
-    refresh();
+    await pause();
+    [made, headKey, pending.hidden] = [null, null, true];
+    [losses, recent, heldOut, samples, rates, step, headMaps] = [[], [], [], [], [], 0, []];
+    for (const place of [samplePlace, headPlace, stepPlace, changePlace]) place.replaceChildren();
+    made = await ask({ start: { ...recipe, text: textInput.value } });
+    await look();
   }
-  async function train(on) {
-    try {
-      if (on && !made) await begin();
-      isTraining = on && made !== null;
-      if (made) await ask({ training: isTraining });
-      if (!on) { await look(); }
-    } catch (error) { say(error); }
-    refresh();
+  async function pause() {
+    isTraining = false;
+    if (made) await ask({ training: false });
   }
-  const trainButton = h("button", { class: "first", id: "train", onclick: () => train(!isTraining) }, "Train");
-  const needModel = [];
-  const action = (name, id, f) => {
-    const button = h("button", { id, disabled: true, async onclick() {
-      say(null);
-      try { await f(button); } catch (error) { say(error); }
-    } }, name);
-    needModel.push(button);
-    return button;
-  };
-  const paused = async () => { if (isTraining) await train(false); };
+  const buttons = [];
+  function button(name, id, f, options = {}) {
+    const { needsModel, ...attributes } = options;
+    const element = h("button", { id, onclick: () => command(f), "data-model": needsModel ? "needed" : null, ...attributes }, name);
+    buttons.push(element);
+    return element;
+  }
+  const action = (name, id, f) => button(name, id, async () => { await pause(); await f(); }, { needsModel: true });
+  const trainButton = button("Train", "train", async () => {
+    const on = !isTraining;
+    if (on && !made) await begin();
+    await pause();
+    if (on) isTraining = await ask({ training: true }); else await look();
+  }, { class: "first" });
 
   // The settings; a change takes effect when the model is made again.
   const LABELS = { attention: "kind of attention", positions: "how positions are told", mlp: "feed-forward layer", layers: "blocks", heads: "heads of a block", width: "numbers per character", context: "characters that it sees", batch: "sequences in a step", lr: "learning rate", seed: "seed of chance" };
@@ -165,13 +188,26 @@ kit.start(data => {
     layers: "How often characters read each other.", heads: "How many things a character looks for at the same time.", width: "How much is remembered about a character.",
     context: "How far back it looks.", batch: "How many pieces of text a step learns from.", lr: "How far a step moves the numbers.", seed: "Which random numbers it begins with.",
   };
+  const inputs = {};
   function setting(name) {
-    const change = value => { recipe[name] = value; kit.set({ [name]: value === usual[name] ? null : value }); pending.hidden = !made; };
-    const input = parts[name]
-      ? h("select", { id: name, onchange: e => change(e.target.value) }, parts[name].map(one => h("option", { value: one, selected: one === recipe[name] }, one)))
-      : h("input", { id: name, type: "number", value: recipe[name], min: 0, step: name === "lr" ? .001 : 1, onchange: e => change(Number(e.target.value)) });
+    const change = value => { recipe[name] = value; kit.set({ [name]: value === usual[name] ? null : value }); changed(); };
+    const input = inputs[name] = parts[name]
+      ? h("select", { id: `set-${name}`, onchange: e => change(e.target.value) }, parts[name].map(one => h("option", { value: one }, one)))
+      : h("input", { id: `set-${name}`, type: "number", min: 0, step: name === "lr" ? .001 : 1, onchange: e => change(Number(e.target.value)) });
     return kit.tooltip(h("label", {}, LABELS[name], input), HELP[name]);
   }
+  // Some kinds of attention tell positions themselves.
+  function changed() {
+    for (const name of names) inputs[name].value = recipe[name];
+    inputs.positions.disabled = parts.own_positions.includes(recipe.attention);
+    pending.hidden = !made;
+  }
+  kit.on((now, before) => {
+    const other = names.filter(name => now[name] !== before[name]);
+    if (!other.some(name => recipe[name] !== addressed(name))) return;
+    for (const name of other) recipe[name] = addressed(name);
+    changed();
+  });
   const pending = h("p", { class: "small soft", hidden: true }, "The new settings are used when you start again.");
   const textInput = h("textarea", { id: "text", "aria-label": "text to learn from", spellcheck: false });
   textInput.value = text;
@@ -187,32 +223,32 @@ kit.start(data => {
   const stepPlace = h("div"), changePlace = h("div");
   const frame = (html, title) => h("iframe", { class: "frame", title, srcdoc: html });
   const show = (request, title) => async () => {
-    await paused();
     stepPlace.replaceChildren(h("p", { class: "soft" }, "The step is recorded …"));
     try { stepPlace.replaceChildren(frame(await ask(request), title)); } catch (error) { stepPlace.replaceChildren(); throw error; }
   };
   async function changes() {
-    await paused();
     const { parameters, tokens } = await ask({ inputs: {} });
     const sizes = new Map(parameters.map(([name, shape]) => [name, shape.reduce((a, b) => a * b, 1)]));
-    const which = h("select", { id: "parameter" }, parameters.map(([name, shape]) => h("option", { value: name }, `${name} [${shape.join(", ")}]`)));
-    const at = h("input", { type: "number", min: 0, value: 0, id: "element" }), value = h("input", { type: "number", step: .1, value: 0, id: "value" });
+    const which = h("select", { id: "parameter", "aria-label": "parameter" }, parameters.map(([name, shape]) => h("option", { value: name }, `${name} [${shape.join(", ")}]`)));
+    const at = h("input", { type: "number", min: 0, value: 0, id: "element", "aria-label": "element" }), value = h("input", { type: "number", step: .1, value: 0, id: "value", "aria-label": "new value" });
     const now = h("output");
     const read = async () => { now.textContent = `it is ${number(await ask({ weight: { parameter: which.value, at: Number(at.value) } }), 4)} now`; };
     which.onchange = at.onchange = () => { at.max = sizes.get(which.value) - 1; read().catch(say); };
-    const token = h("select", { id: "token" }, tokens.map((one, i) => h("option", { value: i }, `${i + 1}: ${one}`))), other = h("input", { type: "text", maxlength: 2, value: "e", size: 3, id: "character" });
+    const token = h("select", { id: "token", "aria-label": "character of the text" }, tokens.map((one, i) => h("option", { value: i }, `${i + 1}: ${one}`))), other = h("input", { type: "text", maxlength: 2, value: "e", size: 3, id: "character", "aria-label": "new character" });
     const result = h("div");
-    const compare = change => action("Compare", null, async () => {
+    // A number that is not finite is null.
+    const share = m => !Number.isFinite(m.difference) || !Number.isFinite(m.before) ? null : m.before > 0 ? m.difference / m.before : m.difference > 0 ? Infinity : 0;
+    const compare = (id, change) => h("button", { id, onclick: () => command(async () => {
       const { before, after, moved } = await ask({ compare: change() });
-      const share = m => m.before > 0 ? m.difference / m.before : m.difference > 0 ? Infinity : 0, most = Math.max(1e-12, ...moved.map(share).filter(Number.isFinite));
+      const most = Math.max(1e-12, ...moved.map(share).filter(Number.isFinite));
+      const norm = (title, name) => ({ title, num: true, value: m => m[name], text: m => number(m[name], 3) });
       result.replaceChildren(h("p", {}, `The loss of the next step would be ${number(after, 6)} and not ${number(before, 6)}. The gradients move by:`),
-        kit.table([{ title: "parameter", value: m => m.parameter }, { title: "gradient before", num: true, value: m => m.before }, { title: "after", num: true, value: m => m.after },
+        kit.table([{ title: "parameter", value: m => m.parameter }, norm("gradient before", "before"), norm("after", "after"),
           { title: "moved by", num: true, value: share, text: m => kit.percent(share(m)) },
-          { title: "", value: share, text: m => h("span", { class: "bar", style: { width: `${Math.min(1, share(m) / most) * 8}rem` } }) }].map(c => c.num ? { text: m => number(c.value(m), 3), ...c } : c), moved, { by: 3 }));
-    });
-    const one = compare(() => ({ weight: { parameter: which.value, at: Number(at.value), value: Number(value.value) } }));
-    const two = compare(() => ({ token: { at: Number(token.value), text: other.value } }));
-    one.disabled = two.disabled = false;
+          { title: "", value: share, text: m => h("span", { class: "bar", style: { width: `${Math.min(1, (share(m) ?? 0) / most) * 8}rem` } }) }], moved, { by: 3 }));
+    }) }, "Compare");
+    const one = compare("compare-weight", () => ({ weight: { parameter: which.value, at: Number(at.value), value: Number(value.value) } }));
+    const two = compare("compare-token", () => ({ token: { at: Number(token.value), text: other.value } }));
     changePlace.replaceChildren(
       h("h3", {}, "Change one number of the model"), h("div", { class: "row" }, which, "element", at, now, "becomes", value, one),
       h("h3", {}, "Change one character of the text of this step"), h("div", { class: "row" }, token, "becomes", other, two), result);
@@ -253,18 +289,18 @@ kit.start(data => {
       h("p", {}, "Give it a text, press “Train”, and watch it learn to write like it."), textInput,
       h("div", { class: "row small" }, h("label", {}, "or a file: ", h("input", { type: "file", id: "file", accept: ".txt,text/*", onchange: e => readFile(e.target.files[0]) }))),
       h("div", { class: "settings" }, main), h("details", {}, h("summary", {}, "more settings"), h("div", { class: "settings" }, rest)),
-      h("div", { class: "row" }, trainButton, action("One step", "one", async () => { await paused(); const { step: now, losses: list } = await ask({ train: { steps: 1 } }); step = now; losses.push([now, list[0]]); await look(); refresh(); }),
-        h("button", { id: "again", async onclick() { await paused(); pending.hidden = true; await begin(); } }, "Start again"), pending),
+      h("div", { class: "row" }, trainButton, action("One step", "one", async () => { const now = await ask({ train: { steps: 1 } }); add(now.step, now.losses); await look(); }),
+        button("Start again", "again", begin), pending),
       message, status)),
-    kit.panel("loss", "How good its guesses are", ["The loss is the mean of −ln p over the characters, where p is the probability that the model gave to the one that came. 0 would be perfect. The second line is measured on the last tenth of the text, which no step learns from."], body => { body.append(lossPlace); drawLoss(); }),
+    kit.panel("loss", "How good its guesses are", ["The loss is the mean of −ln p over the characters, where p is the probability that the model gave to the one that came. 0 would be perfect. The second line is measured on pieces of the last tenth of the text, which no step learns from."], body => { body.append(lossPlace); drawLoss(); }),
     kit.panel("sample", "What it writes", ["The model continues a beginning: it draws a character by its probabilities, appends it, and so on. The random numbers are the same each time, so what changes is the model."],
       body => body.append(h("label", { class: "row small soft" }, "it continues ", promptInput), samplePlace)),
     kit.panel("heads", "Where its heads look", ["A head mixes what earlier characters say into each character. A row is a character that reads, a column one that is read; the darker, the more it counts. Point at a cell to see the characters."], body => body.append(headPlace)),
     kit.panel("step", "This step, from the inside", [
-      "The X-ray records the next step of this very model, forward and backward, with all values: the tape, the graph, each rule and each gradient. It is the page that `retrograd train --xray` writes.",
+      "The X-ray records two pieces of text of the next step through this very model, forward and backward, with all values: the tape, the graph, each rule and each gradient.",
       "A change shows how one number, or one character, reaches the gradients of all others.",
     ], body => body.append(h("div", { class: "row" }, action("X-ray of this step", "xray", show({ xray: {} }, "X-ray of this step")), action("What the heads read", "explorer", show({ explorer: {} }, "attention explorer")), action("Change one number", "change", changes), action("Save the model", "save", save),
-      h("button", { id: "share", async onclick() { await navigator.clipboard.writeText(location.href); } }, "Copy a link to these settings")), changePlace, stepPlace)),
+      h("button", { id: "share", async onclick(e) { try { await navigator.clipboard.writeText(location.href); e.target.textContent = "Copied"; } catch { say("This browser does not copy here: the address of the page has the settings."); } } }, "Copy a link to these settings")), changePlace, stepPlace)),
   ];
   const expressions = [kit.panel("expression", "The derivative of an expression", [
     "Each line gives a name to a tensor; the last line is the result, a single number. The page shows the graph, and runs the forward and the backward pass event by event.",
@@ -273,7 +309,7 @@ kit.start(data => {
   ], body => body.append(h("div", { class: "row" }, h("label", { class: "row small" }, "example", example)), program,
     h("div", { class: "row" }, h("button", { class: "first", id: "run", onclick: run }, "Run"), h("label", { class: "row small" }, second, "second derivative")), wrong, programPlace))];
   const views = { train: ["Train a model", training], derive: ["Derivatives", expressions] };
-  const tabs = h("div", { class: "row", role: "tablist" }, Object.entries(views).map(([name, [title]]) => h("button", { role: "tab", id: `tab-${name}`, onclick: () => kit.set({ view: name }, true) }, title)));
+  const tabs = h("div", { class: "row", role: "group", "aria-label": "views" }, Object.entries(views).map(([name, [title]]) => h("button", { id: `tab-${name}`, onclick: () => kit.set({ view: name }, true) }, title)));
   function choose() {
     const view = kit.get("view") === "derive" ? "derive" : "train";
     for (const [name, [, list]] of Object.entries(views)) {
@@ -285,13 +321,18 @@ kit.start(data => {
     }
     if (view === "derive" && !programPlace.children.length && wrong.hidden) run();
   }
-  kit.on((now, before) => { if (now.view !== before.view) choose(); });
+  kit.on((now, before) => {
+    if (now.view !== before.view) choose();
+    if (now.program !== before.program && now.program !== undefined && now.program !== program.value) { program.value = now.program; run(); }
+  });
+  changed();
+  pending.hidden = true;
   drawState();
   setTimeout(choose);
   kit.test("a model trains, and its loss falls", async ({ assert }) => {
     textInput.value = "to be or not to be, that is the question. ".repeat(40);
     Object.assign(recipe, { layers: 1, width: 16, heads: 2, context: 16, batch: 4 });
-    await begin();
+    await command(begin);
     assert(made, message.textContent);
     const { losses: list } = await ask({ train: { steps: 30 } });
     assert(list[29] < list[0] - .3, `the loss went from ${list[0]} to ${list[29]}`);

@@ -37,9 +37,10 @@ const TENSORS: [(&str, Maker); 3] = [
     ("randn", |sizes, rng| Tensor::randn(sizes, rng)),
     ("zeros", |sizes, _| Tensor::zeros(sizes)),
 ];
-/// The most elements of a tensor, the deepest nesting, and the most characters.
+/// The most elements of a tensor, operands of a program, and bytes of its text. A tree is at most as deep as it has
+/// operands, so that recursion fits the stack of a worker.
 const MOST_ELEMENTS: usize = 1 << 16;
-const DEEPEST: usize = 60;
+const MOST_OPERANDS: usize = 200;
 const LONGEST: usize = 10_000;
 
 /// An expression.
@@ -64,40 +65,40 @@ pub struct Program {
     leaves: Vec<(String, V)>,
     lines: Vec<(String, Node)>,
     result: Node,
+    title: String,
 }
 
 impl Program {
     /// Reads a text.
     ///
     /// # Errors
-    /// A sentence that says what cannot be read, and where.
+    /// A sentence that says what cannot be read, and where; or that a tensor is too large.
+    ///
+    /// # Panics
+    /// As the operations, if the shapes of numbers in the text do not fit.
     pub fn parse(text: &str) -> Result<Program, String> {
         if text.len() > LONGEST {
-            return Err(format!("the text has more than {LONGEST} characters"));
+            return Err(format!("the text has more than {LONGEST} bytes"));
         }
-        let (mut leaves, mut lines, mut result) =
-            (Vec::<(String, V)>::new(), Vec::<(String, Node)>::new(), None);
-        let mut rng = Rng::new(1);
+        let (mut leaves, mut lines) = (Vec::<(String, V)>::new(), Vec::<(String, Node)>::new());
+        let (mut result, mut rng, mut left) = (None, Rng::new(1), MOST_OPERANDS);
+        let plain = text.lines().map(|line| line.split('#').next().unwrap_or_default());
         for line in
-            text.split(['\n', ';']).map(|line| line.split('#').next().unwrap_or_default().trim())
+            plain.flat_map(|line| line.split(';')).map(str::trim).filter(|line| !line.is_empty())
         {
-            if line.is_empty() {
-                continue;
-            }
             if result.is_some() {
                 return Err(format!("`{line}` follows the result: the last line is the result"));
             }
             let assigned = line.split_once('=').map(|(name, rest)| (name.trim(), rest));
-            let mut parser = Parser {
-                chars: assigned.map_or(line, |a| a.1).chars().peekable(),
-                line,
-                rng: &mut rng,
-                depth: 0,
-            };
-            let node = parser.whole()?;
+            let chars = assigned.map_or(line, |a| a.1).chars().peekable();
+            let node = Parser { chars, line, rng: &mut rng, left: &mut left }.whole()?;
             let names = node.names();
-            let known = |name: &&String| {
-                leaves.iter().any(|row| row.0 == **name) || lines.iter().any(|row| row.0 == **name)
+            let known = |name: &str| {
+                leaves
+                    .iter()
+                    .map(|row| &row.0)
+                    .chain(lines.iter().map(|row| &row.0))
+                    .any(|n| n == name)
             };
             if let Some(name) = names.iter().find(|name| !known(name)) {
                 return Err(format!(
@@ -105,26 +106,26 @@ impl Program {
                 ));
             }
             let Some((name, _)) = assigned else {
-                result = Some(node);
+                result = Some((node, line.to_string()));
                 continue;
             };
             let is_name = name.starts_with(char::is_alphabetic)
                 && name.chars().all(|c| c.is_alphanumeric() || c == '_');
-            if !is_name || known(&&name.to_string()) {
+            if !is_name || known(name) {
                 return Err(format!("`{name}` is no name of a new variable"));
             }
-            if !names.is_empty() {
+            if names.is_empty() {
+                let value = node.eval(&|_| unreachable!("it names no variable"))?.var();
+                leaves.push((name.into(), Var::leaf(value.into_value())));
+            } else {
                 lines.push((name.into(), node));
-                continue;
             }
-            let value = node.eval(&|_| unreachable!("it names no variable")).var();
-            leaves.push((name.into(), Var::leaf(value.into_value())));
         }
-        let result = result.ok_or("there is no result: the last line is an expression")?;
+        let (result, title) = result.ok_or("there is no result: the last line is an expression")?;
         if leaves.is_empty() {
             return Err("there is no variable by which to differentiate (hint: a line `x = 3` before the result)".into());
         }
-        Ok(Program { leaves, lines, result })
+        Ok(Program { leaves, lines, result, title })
     }
 
     /// The variables by which the result is differentiated.
@@ -133,13 +134,19 @@ impl Program {
     }
 
     /// Computes the result.
-    pub fn run(&self) -> V {
+    ///
+    /// # Errors
+    /// If a tensor would be too large.
+    ///
+    /// # Panics
+    /// As the operations, if shapes do not fit.
+    pub fn run(&self) -> Result<V, String> {
         let mut names = self.leaves.clone();
         for (name, node) in &self.lines {
-            let value = node.eval(&|name| named(&names, name)).var();
+            let value = node.eval(&|name| named(&names, name))?.var();
             names.push((name.clone(), value));
         }
-        self.result.eval(&|name| named(&names, name)).var()
+        Ok(self.result.eval(&|name| named(&names, name))?.var())
     }
 }
 
@@ -167,14 +174,14 @@ impl Node {
         }
     }
 
-    fn eval(&self, named: &dyn Fn(&str) -> V) -> Value {
-        match self {
+    fn eval(&self, named: &dyn Fn(&str) -> V) -> Result<Value, String> {
+        Ok(match self {
             Node::Number(x) => Value::Number(*x),
             Node::Name(name) => Value::Var(named(name)),
             Node::Tensor(x) => Value::Var(Var::constant(x.clone())),
-            Node::Call(f, x) => Value::Var(f(&x.eval(named).var())),
+            Node::Call(f, x) => Value::Var(f(&x.eval(named)?.var())),
             Node::Binary(op, a, b) => {
-                match (op, a.eval(named), b.eval(named)) {
+                match (op, a.eval(named)?, b.eval(named)?) {
                     ('+', Value::Number(a), Value::Number(b)) => Value::Number(a + b),
                     ('-', Value::Number(a), Value::Number(b)) => Value::Number(a - b),
                     ('*', Value::Number(a), Value::Number(b)) => Value::Number(a * b),
@@ -188,21 +195,35 @@ impl Node {
                     | ('*', Value::Number(n), Value::Var(x)) => Value::Var(x * n),
                     ('^', Value::Var(x), Value::Number(2.0)) => Value::Var(x.square()),
                     ('^', Value::Var(x), Value::Number(p)) => Value::Var(x.powf(p)),
-                    (op, a, b) => {
-                        let (a, b) = (a.var(), b.var());
-                        Value::Var(match op {
-                            '+' => a + b,
-                            '-' => a - b,
-                            '*' => a * b,
-                            '/' => a / b,
-                            '@' => a.matmul(&b),
-                            _ => a.pow(&b),
-                        })
-                    }
+                    (op, a, b) => Value::Var(binary(*op, a.var(), b.var())?),
                 }
             }
-        }
+        })
     }
+}
+
+/// The result of an operator, if it is not too large.
+fn binary(op: char, a: V, b: V) -> Result<V, String> {
+    // Sizes of axes from the last one on; those of a product of matrices are its rows and columns.
+    let size = |x: &V, i: usize| x.value().shape().iter().rev().nth(i).copied().unwrap_or(1);
+    let axis = |i| match (op, i) {
+        ('@', 0) => size(&b, 0),
+        ('@', 1) => size(&a, 1),
+        _ => size(&a, i).max(size(&b, i)),
+    };
+    let rank = a.value().rank().max(b.value().rank());
+    let elements = (0..rank).try_fold(1usize, |n, i| n.checked_mul(axis(i)));
+    if elements.is_none_or(|n| n > MOST_ELEMENTS) {
+        return Err(format!("a result of `{op}` would have more than {MOST_ELEMENTS} elements"));
+    }
+    Ok(match op {
+        '+' => a + b,
+        '-' => a - b,
+        '*' => a * b,
+        '/' => a / b,
+        '@' => a.matmul(&b),
+        _ => a.pow(&b),
+    })
 }
 
 /// Reads a line by recursive descent: sums of products of powers.
@@ -210,7 +231,8 @@ struct Parser<'a> {
     chars: Peekable<Chars<'a>>,
     line: &'a str,
     rng: &'a mut Rng,
-    depth: usize,
+    /// Operands that may follow.
+    left: &'a mut usize,
 }
 
 impl Parser<'_> {
@@ -255,12 +277,7 @@ impl Parser<'_> {
         operand: fn(&mut Self) -> Result<Node, String>,
     ) -> Result<Node, String> {
         let mut node = operand(self)?;
-        let mut length = 0;
         while let Some(op) = self.peek().filter(|c| operators.contains(c)) {
-            length += 1;
-            if length > DEEPEST {
-                return self.wrong("there are too many operators");
-            }
             self.chars.next();
             node = Node::Binary(op, Box::new(node), Box::new(operand(self)?));
         }
@@ -268,21 +285,20 @@ impl Parser<'_> {
     }
 
     fn signed(&mut self) -> Result<Node, String> {
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return self.wrong("it is nested too deeply");
-        }
-        let node = if self.takes('-') {
-            Node::Binary('-', Box::new(Node::Number(0.0)), Box::new(self.signed()?))
-        } else {
-            let base = self.atom()?;
-            match self.takes('^') {
-                true => Node::Binary('^', Box::new(base), Box::new(self.signed()?)),
-                false => base,
+        *self.left = match self.left.checked_sub(1) {
+            Some(left) => left,
+            None => {
+                return self.wrong(&format!("the program has more than {MOST_OPERANDS} operands"));
             }
         };
-        self.depth -= 1;
-        Ok(node)
+        if self.takes('-') {
+            return Ok(Node::Binary('-', Box::new(Node::Number(0.0)), Box::new(self.signed()?)));
+        }
+        let base = self.atom()?;
+        match self.takes('^') {
+            true => Ok(Node::Binary('^', Box::new(base), Box::new(self.signed()?))),
+            false => Ok(base),
+        }
     }
 
     fn atom(&mut self) -> Result<Node, String> {
@@ -381,33 +397,37 @@ impl Parser<'_> {
 /// differentiates the backward pass.
 ///
 /// # Errors
-/// As [`Program::parse`], or if the result is not one number, or is linear and `second` asked for.
+/// As [`Program::parse`], or if the result is not one number, or is linear and `second` is asked for.
+///
+/// # Panics
+/// As [`Program::run`].
 pub fn xray(text: &str, second: bool) -> Result<String, String> {
     let program = Program::parse(text)?;
-    let shape = *no_grad(|| program.run()).value().shape();
+    let result = program.run()?;
+    let shape = *result.value().shape();
     if shape.numel() != 1 {
         return Err(format!(
             "the result has the shape {shape}, and a backward pass begins at one number (hint: sum(..))"
         ));
     }
-    if !program.run().is_tracked() {
+    if !result.is_tracked() {
         return Err("the result depends on no variable".into());
     }
-    let title = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    let xray =
-        program.leaves().iter().fold(XRay::new(title), |xray, (name, leaf)| xray.leaf(name, leaf));
     let leaves: Vec<&V> = program.leaves().iter().map(|row| &row.1).collect();
+    let value = || program.run().expect("it has been computed before");
     let squared_norm = || {
-        let gradients = grad(&[(&program.run(), None)], &leaves).into_iter().flatten();
+        let gradients = grad(&[(&value(), None)], &leaves).into_iter().flatten();
         let squares = gradients.map(|g| g.square().sum(..));
         squares.reduce(|a, b| a + b).filter(Var::is_tracked)
     };
     if second && squared_norm().is_none() {
         return Err("the gradient is constant, so there is no second derivative".into());
     }
-    let step = xray.record(|| match second {
-        false => program.run().backward(),
-        true => squared_norm().expect("it has just been computed").backward(),
-    });
+    let named = |xray: XRay, (name, leaf): &(String, V)| xray.leaf(name, leaf);
+    let step =
+        program.leaves().iter().fold(XRay::new(&program.title), named).record(|| match second {
+            false => value().backward(),
+            true => squared_norm().expect("it has just been computed").backward(),
+        });
     Ok(step.page().html())
 }

@@ -61,7 +61,6 @@ pub fn answer(session: &mut Option<Session>, request: Request) -> Result<Answer,
                 "parameters": new.model().num_parameters(),
                 "vocab": new.model().config().vocab,
                 "uniform": new.uniform_loss(),
-                "has_heads": new.heads().1.iter().any(|layer| !layer.is_empty()),
             }))
         }
         Request::Train { steps } => {
@@ -72,9 +71,12 @@ pub fn answer(session: &mut Option<Session>, request: Request) -> Result<Answer,
         Request::Look { prompt, count, temperature } => {
             let session = session.as_ref().ok_or_else(none)?;
             let (labels, heads) = session.heads();
-            let sample = session.sample(&prompt, count, temperature)?;
+            let (sample, why) = match session.sample(&prompt, count, temperature) {
+                Ok(sample) => (sample, None),
+                Err(why) => (String::new(), Some(why)),
+            };
             json(
-                json!({ "step": session.step(), "held_out": session.held_out(), "sample": sample, "labels": labels, "heads": heads }),
+                json!({ "step": session.step(), "held_out": session.held_out(), "sample": sample, "why": why, "labels": labels, "heads": heads }),
             )
         }
         Request::Xray {} => Ok(Answer::Html(session.as_ref().ok_or_else(none)?.xray())),

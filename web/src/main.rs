@@ -79,11 +79,15 @@ mod page {
         packed.write_all(module)?;
         let end = (LENGTH..).find(|&end| TEXT.is_char_boundary(end)).expect("the text is longer");
         let programs = PROGRAMS.map(|(name, text)| json!({ "name": name, "text": text }));
-        let attention = AttentionKind::ALL.iter().map(|kind| kind.name());
+        let all = AttentionKind::ALL.iter();
+        let own: Vec<_> =
+            all.clone().filter(|kind| kind.has_positions()).map(|kind| kind.name()).collect();
+        let attention = all.map(|kind| kind.name());
         let data = json!({
             "text": &TEXT[..end],
             "programs": programs,
             "parts": {
+                "own_positions": own,
                 "attention": attention.collect::<Vec<_>>(),
                 "positions": Positions::ALL.iter().map(Positions::name).collect::<Vec<_>>(),
                 "mlp": MlpKind::ALL.iter().map(MlpKind::name).collect::<Vec<_>>(),

@@ -1,6 +1,6 @@
 //! A model in training, step by step.
 
-use retrograd::nn::{AttentionKind, MlpKind, Names, Positions};
+use retrograd::nn::AttentionKind;
 use retrograd::prelude::*;
 use retrograd::study::{AttentionExplorer, ExplorerText};
 use serde::{Deserialize, Serialize};
@@ -64,52 +64,76 @@ pub struct Moved {
     pub difference: f64,
 }
 
-/// The sizes above which a recipe is refused: memory has addresses of 32 bits, and a step should not take minutes.
-const MOST_PARAMETERS: usize = 20_000_000;
+/// The most characters of a text, tokens of a step, and heads that are drawn.
+const MOST_TEXT: usize = 4_000_000;
 const MOST_TOKENS: usize = 1 << 14;
+const MOST_HEADS: usize = 256;
+/// The most numbers of logits or scores of a step, of 4 bytes each: memory has addresses of 32 bits.
+const MOST_NUMBERS: f64 = (1 << 26) as f64;
+const MOST_PARAMETERS: f64 = 2e7;
+/// The most multiply-adds of a forward and backward pass: about 20 seconds in a browser.
+const MOST_WORK: f64 = 1e11;
+
+impl Recipe {
+    /// An error if a model of so many tokens would not fit into memory, or would take minutes for a step.
+    fn check(&self, vocab: usize) -> Result<(), String> {
+        if self.batch == 0 || self.batch.saturating_mul(self.context) > MOST_TOKENS {
+            return Err(format!(
+                "a step has 1 to {MOST_TOKENS} characters: sequences times the length of one"
+            ));
+        }
+        if self.layers.saturating_mul(self.heads) > MOST_HEADS {
+            return Err(format!("a model has at most {MOST_HEADS} heads in all its blocks"));
+        }
+        if !(self.lr > 0.0 && self.lr < 1.0) {
+            return Err("the learning rate is between 0 and 1".into());
+        }
+        let sizes = [self.layers, self.width, self.context, self.batch, self.heads, vocab];
+        let [layers, width, context, batch, heads, vocab] = sizes.map(|n| n as f64);
+        let parameters = 12.0 * layers * width * width + (vocab + context) * width;
+        let numbers = batch * context * (vocab + layers * (heads * context + 12.0 * width));
+        let work = 3.0 * batch * context * (parameters + layers * context * width);
+        if parameters > MOST_PARAMETERS || numbers > MOST_NUMBERS || work > MOST_WORK {
+            return Err(format!(
+                "about {parameters:.0} parameters and {work:.1e} multiply-adds a step are too many for a page (hint: \
+                 fewer blocks or characters, or a smaller width)"
+            ));
+        }
+        Ok(())
+    }
+}
 
 impl Session {
     /// A model with its first weights.
-    pub fn new(recipe: Recipe) -> Result<Session, String> {
-        let said = |e: &dyn std::error::Error| e.to_string();
-        if recipe.batch == 0 || recipe.batch.saturating_mul(recipe.context) > MOST_TOKENS {
-            return Err(format!("a batch has 1 to {MOST_TOKENS} tokens"));
+    ///
+    /// # Errors
+    /// If the recipe has too large sizes, or sizes or a text of which no model can be made.
+    pub fn new(mut recipe: Recipe) -> Result<Session, String> {
+        fn said(e: impl std::error::Error) -> String {
+            e.to_string()
         }
-        if !(recipe.lr > 0.0 && recipe.lr < 1.0) {
-            return Err("the learning rate is between 0 and 1".into());
+        let text = std::mem::take(&mut recipe.text);
+        if text.chars().count() > MOST_TEXT {
+            return Err(format!("the text has more than {MOST_TEXT} characters"));
         }
-        let size = recipe
-            .layers
-            .saturating_mul(12)
-            .saturating_mul(recipe.width)
-            .saturating_mul(recipe.width);
-        if size > MOST_PARAMETERS {
-            return Err(format!(
-                "a model of about {size} parameters is too large for a page (hint: fewer layers, or a smaller width)"
-            ));
-        }
-        let tokenizer = Tokenizer::chars([recipe.text.as_str()]);
-        let documents = Documents::of(recipe.text.clone());
-        let corpus = Corpus::new(&documents, 0.1, &tokenizer).map_err(|e| said(&e))?;
-        corpus.check(recipe.context).map_err(|e| said(&e))?;
-        let positions: Positions = recipe.positions.parse().map_err(|e| said(&e))?;
-        let mlp: MlpKind = recipe.mlp.parse().map_err(|e| said(&e))?;
+        let tokenizer = Tokenizer::chars([text.as_str()]);
+        recipe.check(tokenizer.vocab_size())?;
+        let corpus = Corpus::new(&Documents::of(text), 0.1, &tokenizer).map_err(said)?;
+        corpus.check(recipe.context).map_err(said)?;
         let config = GptConfig {
             vocab: tokenizer.vocab_size(),
             context: recipe.context,
             layers: recipe.layers,
             heads: recipe.heads,
             width: recipe.width,
-            positions,
-            mlp,
-            names: Names::Gpt2,
+            positions: recipe.positions.parse().map_err(said)?,
+            mlp: recipe.mlp.parse().map_err(said)?,
             ..GptConfig::default()
         };
         let config = config.with_attention(recipe.attention);
-        config.check().map_err(|e| said(&e))?;
-        let model = Gpt::new(config, &mut Rng::new(recipe.seed)).map_err(|e| said(&e))?;
+        let model = Gpt::new(config, &mut Rng::new(recipe.seed)).map_err(said)?;
         let config = AdamConfig { lr: recipe.lr, betas: (0.9, 0.99), ..AdamConfig::default() };
-        let optimizer = AdamW::new(&model, config).map_err(|e| said(&e))?;
+        let optimizer = AdamW::new(&model, config).map_err(said)?;
         Ok(Session { recipe, tokenizer, corpus, model, optimizer, step: 0 })
     }
 
@@ -148,7 +172,7 @@ impl Session {
         Ok(loss.item())
     }
 
-    /// The loss of the beginning of the held-out text, of as many sequences as a batch has.
+    /// The loss of the first sequences of the held-out text, as many as a batch has.
     pub fn held_out(&self) -> f64 {
         let mut metrics = TextMetrics::default();
         for window in self.corpus.windows(self.recipe.context).into_iter().take(self.recipe.batch) {
@@ -187,7 +211,7 @@ impl Session {
         (labels, maps.iter().map(layer).collect())
     }
 
-    /// The page of the next step: two of its sequences, forward and backward, with values.
+    /// The page of the next step: the loss of two of its sequences, forward and backward, with values.
     pub fn xray(&self) -> String {
         let batch = self.batch(2.min(self.recipe.batch));
         let xray = XRay::of(&self.model).title(&format!("Step {} of this model", self.step + 1));
@@ -235,6 +259,9 @@ impl Session {
         };
         let before = step(&plain);
         let after = match change {
+            Change::Weight { value, .. } if !value.is_finite() => {
+                return Err("a number is missing".into());
+            }
             Change::Weight { parameter, at, value } => {
                 let old = self.weight(parameter, *at)?;
                 let param = self.parameter(parameter)?;
