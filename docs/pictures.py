@@ -1,6 +1,6 @@
 """Draws the pictures of README.md, docs/ARENA.md and BENCHMARKS.md.
 
-pictures.py run FOLDER                  docs/run.png and docs/xray.png, from the pages of `retrograd train` and `xray`
+pictures.py gallery                     the pages in docs/gallery, with a picture of each, and docs/xray.png; needs Chromium
 pictures.py arena [TABLE]               docs/arena.svg, from the table in docs/ARENA.md or another file
 pictures.py quality NAME=FOLDER [..]    docs/quality.svg: held-out loss of runs against training time
 
@@ -16,6 +16,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 from html import escape
 
 DOCS = pathlib.Path(__file__).resolve().parent
@@ -84,11 +85,43 @@ def shade(part):
     return "#" + "".join(f"{round(a + rest * (b - a)):02x}" for a, b in zip(BLUES[i], BLUES[i + 1]))
 
 
-def photograph(page, name, height):
+def photograph(page, name, height=720):
     """A picture of a page in Chromium. `page` may end with a state, as in `step.html#event=255`."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome") or sys.exit("no Chromium")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size=1280,{height}"]
     subprocess.run([chromium, *options, f"--screenshot={DOCS / name}", f"file://{page}"], check=True, stderr=subprocess.DEVNULL)
+
+
+# The pages of docs/gallery in the states of their pictures.
+STATES = {
+    "expression": "event=10",
+    "diamond": "event=10",
+    "network": "event=12&open=0,1,2,3",
+    "attention": "event=46",
+    "nan": "",
+    "run": "",
+    "explorer": "layer=2&head=1",
+}
+
+
+def gallery():
+    """The pages of the example `gallery`, that of the default run, and that of the heads of its model."""
+    folder = DOCS / "gallery"
+    cargo = ["cargo", "run", "--release", "--quiet", "--manifest-path", DOCS.parent / "Cargo.toml"]
+    with tempfile.TemporaryDirectory() as place:
+        # The page has the name of the folder as its title.
+        run = ["--out", "default-run"]
+        for arguments in (
+            ["--example", "gallery", "--", folder],
+            ["--", "train", *run],
+            ["--", "attention", *run, "--page", folder / "explorer.html", "It was a brass key"],
+            ["--", "xray", *run, "--page", "xray.html"],
+        ):
+            subprocess.run([*cargo, *arguments], check=True, cwd=place)
+        shutil.copy(f"{place}/default-run/run.html", folder)
+        photograph(f"{place}/xray.html#event=255", "xray.png")
+    for name, state in STATES.items():
+        photograph(f"{folder}/{name}.html#{state}", f"gallery/{name}.png")
 
 
 def arena(table):
@@ -198,17 +231,15 @@ def quality_of(curves, points, aims):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     kinds = parser.add_subparsers(dest="kind", required=True)
-    kinds.add_parser("run").add_argument("folder", type=pathlib.Path)
+    kinds.add_parser("gallery")
     kinds.add_parser("arena").add_argument("table", nargs="?", default=DOCS / "ARENA.md")
     quality = kinds.add_parser("quality")
     quality.add_argument("runs", nargs="+", metavar="NAME=FOLDER")
     quality.add_argument("--point", nargs=3, action="append", default=[], metavar=("NAME", "S", "LOSS"))
     quality.add_argument("--aim", nargs=2, action="append", default=[], metavar=("NAME", "LOSS"))
     args = parser.parse_args()
-    if args.kind == "run":
-        folder = args.folder.resolve()
-        photograph(folder / "run.html", "run.png", 720)
-        photograph(f"{next(folder.glob('xray-*.html'))}#event=255", "xray.png", 1040)
+    if args.kind == "gallery":
+        gallery()
         pictures = {}
     elif args.kind == "arena":
         pictures = {"arena": arena(args.table)}

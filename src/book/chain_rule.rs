@@ -23,6 +23,8 @@
 //!
 #![doc = include_str!("../../docs/figures/chain.svg")]
 //!
+//! The page `docs/gallery/expression.html` of the repository runs this graph forward and backward, event by event.
+//!
 //! The derivative of `y` with respect to any node is **the sum over all paths from that node to `y` of
 //! the product of the partial derivatives on the path**. From `a` there is one path:
 //! `b · 1 · 2v = 3 · 1 · 4 = 12`. If `a` were used twice, there would be two paths, and their products

@@ -16,6 +16,9 @@
 //! `x` receives `2 · 2x = 12`. Later, `d` adds 3 to the gradient of `b`, which is then right, but `b`
 //! has been processed. The result is **12 instead of 30**.
 //!
+//! The page `docs/gallery/diamond.html` of the repository shows how the engine adds up both gradients of `b` before it
+//! continues.
+//!
 //! # Three recursions
 //!
 //! A recursive pass has three ways to treat the second arrival at `b`. Here they are, with the number

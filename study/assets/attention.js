@@ -275,6 +275,10 @@
     const named = (side, index) => `“${label(side, index)}” (${index})`;
     // Layers and heads are counted from 1, as in the texts of the examples; positions from 0, as in formulas.
     const nameOf = (l, n) => `layer ${l + 1}, head ${n + 1}`;
+    kit.findable(() => [
+      ...now.look.layers.flatMap((layer, l) => layer.heads.map((_, n) => ({ name: nameOf(l, n), note: `head of ${layer.name ?? "attention"}`, state: { layer: l, head: n, at: "matrix" } }))),
+      ...now.text.sequences[0].labels.slice(0, 2000).map((one, i) => ({ name: `“${shown(one)}”`, note: `token ${i}`, state: { query: i, at: "matrix" } })),
+    ]);
     const weightOf = (head, i, j) => {
       if (!head.mask.attends(i, j)) return "masked";
       const w = head.pair("weight", i, j);

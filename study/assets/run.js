@@ -454,6 +454,12 @@ const run = (() => {
       return 3;
     });
     const sections = [losses(data), overview(data), rates(data), layers(data), entropies(data), looks(data), events(data), recipe(data)];
+    kit.findable(() => [
+      ...data.looks.parts.map(([name]) => ({ name, note: "part of the model", state: { at: "layers" } })),
+      ...data.looks.at.map(({ step }) => ({ name: `step ${count(step)}`, note: "evaluation", state: { look: step, at: "looks" } })),
+      ...data.recipe.rows.map(([name, value]) => ({ name, note: `setting: ${value}`, state: { at: "recipe" } })),
+      ...data.events.map(([step, kind, text]) => ({ name: kind, note: `step ${count(step)}: ${text}`, state: { at: "events" } })),
+    ]);
     const element = kit.page(data.title, "A training run", sections);
     element.querySelector("header").after(box);
     return element;

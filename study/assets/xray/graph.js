@@ -5,25 +5,34 @@ xray.graph = step => {
   const { nodes, events, values, modules, life, operations, placeOf, title, inModule, shape, moduleColor, stateOf, arrivedAt, isBad, choose, watch, ancestors, children } = step;
   const MOST_BOXES = 300;
   const plural = n => `${kit.count(n)} ${n === 1 ? "operation" : "operations"}`;
-  const opened = new Set((kit.get("open", "") || "").split(",").filter(Boolean).map(Number));
-  if (modules.length <= 1 || nodes.length <= 24) modules.forEach((_, i) => opened.add(i));
-  opened.add(0);
+  const opened = new Set();
+  // Without a choice, small graphs are unfolded.
+  const usual = modules.length <= 1 || nodes.length <= 24 ? [...modules.keys()] : [0];
+  const read = () => { opened.clear(); (kit.get("open")?.split(",").map(Number) ?? usual).filter(m => modules[m]).forEach(m => opened.add(m)); };
+  read();
   function setOpen(m, open) {
     if (open) for (const around of ancestors(m)) opened.add(around); else opened.delete(m);
-    kit.set({ open: [...opened].join(",") });
-    drawGraph();
+    kit.set({ open: [...new Set([0, ...opened])].join(",") });
   }
   let drawGraph = () => {}, folds = [];
-  const boxName = m => modules[m].path.split(".").slice(-2).join(".") || modules[m].type || "model";
-  const BOX_WIDTH = 150, BOX_HEIGHT = 40;
+  const tools = h("span", { class: "tools" });
+  const boxName = m => modules[m].path || modules[m].type || "model";
+  const BOX_WIDTH = 190, BOX_HEIGHT = 46, NAMES = "14px system-ui, sans-serif", NOTES = "12.5px system-ui, sans-serif";
+  // As much of a text as has room; of a path, its end.
+  const cut = (text, room, font) => { while (text.length > 3 && kit.textWidth(text, font) > room) text = text.slice(0, -2) + "…"; return text; };
+  const cutPath = (text, room, font) => { while (text.length > 3 && kit.textWidth(text, font) > room) text = "…" + text.slice(2); return text; };
   const panel = kit.panel("graph", "Graph", [
-    "Boxes are operations, parameters, or modules that are folded; lines lead from what is used to what uses it, downwards. Round boxes are parameters, the tensors that are trained. Click a folded module to unfold it. The tree folds and unfolds modules, too, by their triangles and names.",
+    "Boxes are operations, parameters, or modules that are folded; lines lead from what is used to what uses it, downwards. Round boxes are parameters, the tensors that are trained. Click a folded module to unfold it. The tree folds and unfolds modules, too, by their triangles and names. Drag the graph to move it; its size is changed by the buttons, or by the wheel with Ctrl.",
     "A dashed frame: not computed yet. A plain frame: the value is there. An orange frame: gradients are arriving (1/2 is one of two). A filled frame: the gradient is complete. Grey: done, and what it kept for the backward pass is freed. Blue: the current event. The width of a line is the norm of the gradient that went through it, on a logarithmic scale. A dotted line carries no gradient, and its tooltip says why.",
   ], body => {
     body.append(h("p", { class: "soft small lead" }, "What is computed from what, and what exists at the current event."));
     const box = (cls) => s("svg", { width: 22, height: 12, class: "graph" }, s("g", { class: `node ${cls}` }, s("rect", { class: "box-of", x: 1.5, y: 1.5, width: 19, height: 9, rx: 2 })));
     const states = h("div", { class: "states" }, [["waiting", "not computed"], ["value", "value"], ["arriving", "gradient arriving"], ["complete", "gradient complete"], ["done", "freed"]].map(([c, text]) => h("span", {}, box(c), " ", text)));
-    const treePlace = h("div", { class: "scroll" }), place = h("div", { class: "scroll", tabindex: "0", "aria-label": "Graph" });
+    const treePlace = h("div", { class: "scroll" }), place = h("div", { class: "scroll drawing", tabindex: "0", "aria-label": "Graph" });
+    const tool = (name, title, onclick) => h("button", { title, "aria-label": title, onclick }, name);
+    const fillButton = tool("Fill", "Fill the window", () => kit.set({ fill: kit.get("fill") === "graph" ? null : "graph" }));
+    const zoomed = to => () => { isFree = true; zoomTo(to()); };
+    tools.append(tool("−", "Smaller", zoomed(() => zoom / 1.25)), tool("+", "Larger", zoomed(() => zoom * 1.25)), tool("1:1", "Usual size", zoomed(() => 1)), tool("Fit", "The whole graph", zoomed(() => whole())), fillButton);
     body.append(states, h("div", { class: `graph${modules.length > 1 ? "" : " flat"}` }, modules.length > 1 ? treePlace : null, place));
     const inside = modules.map(() => 0);
     for (const i of operations) for (const m of ancestors(nodes[i].module ?? 0)) inside[m]++;
@@ -65,7 +74,7 @@ xray.graph = step => {
       }
       const list = [...edges.values()];
       const { places, lines, width, height } = xray.layered(items, list.map(e => e.ends), item => item?.[0] === "n" && nodes[Number(item.slice(1))].kind === "leaf", BOX_WIDTH, BOX_HEIGHT);
-      const svg = s("svg", { width, height, role: "img", "aria-label": `${items.length} boxes` });
+      const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${items.length} boxes` });
       const drawnEdges = list.map((edge, i) => {
         const line = lines[i];
         let d = `M${line[0].x} ${line[0].y + BOX_HEIGHT / 2}`;
@@ -86,15 +95,17 @@ xray.graph = step => {
       const boxes = items.map(item => {
         const p = places.get(item), inside = members.get(item), isModule = item[0] === "m", m = Number(item.slice(1));
         const one = isModule ? null : nodes[m];
-        const name = isModule ? boxName(m) : one.kind === "leaf" ? one.name.split(".").slice(-2).join(".") : one.name;
-        const cut = (text, room) => { while (text.length > 3 && kit.textWidth(text) > room) text = text.slice(0, -2) + "…"; return text; };
-        const note = isModule ? plural(inside.filter(n => placeOf.has(n)).length) : shape(one.shapes[0]);
-        const state = s("text", { x: p.x + BOX_WIDTH / 2 - 8, y: p.y + 14, "text-anchor": "end", class: "soft" });
+        const isLeaf = one?.kind === "leaf", left = p.x - BOX_WIDTH / 2 + (isLeaf ? 20 : 14), right = p.x + BOX_WIDTH / 2 - (isLeaf ? 16 : 8), room = right - left;
+        const name = isModule ? boxName(m) : isLeaf ? one.name : title(m), note = isModule ? plural(inside.filter(n => placeOf.has(n)).length) : shape(one.shapes[0]);
+        // The path of an operation is beside its shape; the name of a parameter contains it.
+        const path = isModule || isLeaf ? "" : cutPath(step.path(m), room - kit.textWidth(note, NOTES) - 8, NOTES);
+        const state = s("text", { x: right, y: p.y - 4, "text-anchor": "end", class: "soft" });
         const element = s("g", { class: "node", "data-box": "1", tabindex: "0", role: "button", "aria-label": `${name} ${note}` },
-          s("rect", { class: "box-of", x: p.x - BOX_WIDTH / 2, y: p.y - BOX_HEIGHT / 2, width: BOX_WIDTH, height: BOX_HEIGHT, rx: one?.kind === "leaf" ? 18 : 6 }),
-          s("rect", { x: p.x - BOX_WIDTH / 2 + (one?.kind === "leaf" ? 12 : 5), y: p.y - 12, width: 3, height: 24, rx: 1.5, style: { fill: moduleColor(inside[0]), stroke: "none" } }),
-          s("text", { x: p.x - BOX_WIDTH / 2 + (one?.kind === "leaf" ? 20 : 14), y: p.y - 3 }, cut(name, BOX_WIDTH - 32)),
-          s("text", { x: p.x - BOX_WIDTH / 2 + (one?.kind === "leaf" ? 20 : 14), y: p.y + 14, class: "soft" }, cut(note, BOX_WIDTH - 62)), state);
+          s("rect", { class: "box-of", x: p.x - BOX_WIDTH / 2, y: p.y - BOX_HEIGHT / 2, width: BOX_WIDTH, height: BOX_HEIGHT, rx: isLeaf ? 20 : 6 }),
+          s("rect", { x: left - 9, y: p.y - 14, width: 3, height: 28, rx: 1.5, style: { fill: moduleColor(inside[0]), stroke: "none" } }),
+          s("text", { x: left, y: p.y - 4 }, (isModule || isLeaf ? cutPath : cut)(name, room - (isLeaf ? 0 : 28), NAMES)),
+          path ? s("text", { x: left, y: p.y + 15, class: "soft" }, path) : null,
+          s("text", { x: path ? right : left, y: p.y + 15, class: "soft", "text-anchor": path ? "end" : "start" }, cut(note, room, NOTES)), state);
         const act = () => isModule ? setOpen(m, true) : choose(m);
         element.addEventListener("click", act);
         element.addEventListener("keydown", e => { if (e.key === "Enter") act(); });
@@ -103,14 +114,67 @@ xray.graph = step => {
         return { element, state, inside, isModule };
       });
       place.replaceChildren(svg);
-      views = { boxes, edges: drawnEdges };
+      views = { svg, width, height, boxes, edges: drawnEdges };
+      zoomTo(zoom);
+      arrange();
       show();
     };
+    // The point of the graph at a place of its window stays there; without a place, that in the middle.
+    let zoom = 1;
+    function zoomTo(wanted, at = [place.clientWidth / 2, place.clientHeight / 2]) {
+      if (!views.svg) return;
+      const before = zoom, [x, y] = [place.scrollLeft + at[0], place.scrollTop + at[1]];
+      zoom = Math.min(Math.max(wanted, .1), 4);
+      views.svg.setAttribute("width", views.width * zoom);
+      views.svg.setAttribute("height", views.height * zoom);
+      [place.scrollLeft, place.scrollTop] = [x * zoom / before - at[0], y * zoom / before - at[1]];
+    }
+    const whole = () => Math.min(2, (place.clientWidth - 4) / views.width, (place.clientHeight - 4) / views.height);
+    // Until the user chooses a size, all of the graph is seen if its texts can be read then.
+    let isFree = false;
+    const arrange = kit.onFrame(() => {
+      if (isFree || !views.svg) return;
+      const isFilled = kit.get("fill") === "graph", size = whole();
+      zoomTo(size > (isFilled ? .6 : .75) ? Math.min(size, isFilled ? 1.7 : 1) : 1);
+      if (current) follow();
+    });
+    new ResizeObserver(arrange).observe(place);
+    place.addEventListener("wheel", e => {
+      if (!e.ctrlKey) return;
+      e.preventDefault();
+      const box = place.getBoundingClientRect();
+      isFree = true;
+      zoomTo(zoom * Math.exp(-e.deltaY / 400), [e.clientX - box.left, e.clientY - box.top]);
+    }, { passive: false });
+    // Where a drag began; a click that ends one chooses nothing.
+    let drag = null;
+    place.addEventListener("pointerdown", e => { if (e.button === 0 && e.pointerType !== "touch") drag = { x: e.clientX, y: e.clientY, left: place.scrollLeft, top: place.scrollTop, moved: false }; });
+    addEventListener("pointermove", e => {
+      if (!drag) return;
+      const [dx, dy] = [e.clientX - drag.x, e.clientY - drag.y];
+      drag.moved ||= Math.hypot(dx, dy) > 4;
+      if (!drag.moved) return;
+      place.classList.add("dragged");
+      [place.scrollLeft, place.scrollTop] = [drag.left - dx, drag.top - dy];
+    });
+    addEventListener("pointerup", () => { if (!drag?.moved) drag = null; place.classList.remove("dragged"); setTimeout(() => { drag = null; }); });
+    place.addEventListener("click", e => { if (drag?.moved) e.stopPropagation(); }, true);
+    const fillIt = () => {
+      const isFilled = kit.get("fill") === "graph";
+      place.closest(".panel")?.classList.toggle("filled", isFilled);
+      fillButton.setAttribute("aria-pressed", String(isFilled));
+    };
+    setTimeout(fillIt);
+    addEventListener("keydown", e => { if (e.key === "Escape") kit.set({ fill: null }); });
+    kit.on((now, before) => {
+      if (now.fill !== before.fill) { fillIt(); arrange(); }
+      if (now.open !== before.open) { read(); drawGraph(); }
+    });
     // Scrolls the graph, not the page, so that a box can be seen.
     let current;
     const follow = kit.onFrame(() => {
       const { x, y, width, height } = current.firstChild;
-      const [left, top, w, h] = [x, y, width, height].map(l => l.baseVal.value);
+      const [left, top, w, h] = [x, y, width, height].map(l => l.baseVal.value * zoom);
       if (left < place.scrollLeft || left + w > place.scrollLeft + place.clientWidth) place.scrollLeft = left + w / 2 - place.clientWidth / 2;
       if (top < place.scrollTop || top + h > place.scrollTop + place.clientHeight) place.scrollTop = top + h / 2 - place.clientHeight / 2;
     });
@@ -124,7 +188,7 @@ xray.graph = step => {
         const whole = !isModule ? states[0] : each("done") === list.length ? "done" : each("done") || each("complete") || each("arriving") ? "arriving" : each("waiting") === list.length ? "waiting" : "value";
         const isCurrent = inside.includes(e.node) || (e.to !== undefined && inside.includes(e.to));
         const bad = inside.some(n => life[n].forward <= step.at && isBad(nodes[n].value) || life[n].arrivals.some(i => i <= step.at && isBad(events[i].value)));
-        if (isCurrent && inside.includes(e.node)) { current = element; follow(); }
+        if (isCurrent && inside.includes(e.node ?? e.to)) { current = element; follow(); }
         element.setAttribute("class", `node ${whole}${isCurrent ? " current" : ""}${bad ? " bad" : ""}${inside.includes(step.chosen) ? " chosen" : ""}`);
         const done = isModule ? states.filter(x => x === "done").length : 0;
         state.textContent = isModule ? whole === "arriving" ? `${done}/${list.length}` : "" : life[n].arrivals.length > 1 && whole === "arriving" ? `${arrivedAt(n, step.at)}/${life[n].arrivals.length}` : "";
@@ -138,6 +202,7 @@ xray.graph = step => {
     drawGraph();
     watch(show);
   });
+  panel.querySelector("h2").after(tools);
   kit.test("the tree and the graph fold the same modules", ({ assert }) => {
     const before = [...opened], triangles = [...panel.querySelectorAll(".tree .fold")], boxes = () => [...panel.querySelectorAll(".node[role=button]")], labels = () => boxes().map(b => b.getAttribute("aria-label"));
     const inner = folds.map(({ module, children }, i) => ({ m: module, triangle: triangles[i], children })).filter(f => f.children.length && f.m > 0).slice(0, 60);
@@ -158,6 +223,7 @@ xray.graph = step => {
     }
     opened.clear();
     before.forEach(m => opened.add(m));
+    kit.set({ open: before.join(",") });
     drawGraph();
     return inner.length;
   });

@@ -14,7 +14,7 @@ xray.findings = step => {
     message("origin", `The first value that is not finite: ${count(v.nan)} NaN and ${count(v.inf)} infinite of ${count(v.count)} ${v.count === 1 ? "element" : "elements"}.`,
       h("p", {}, sentence(firstBad), nodes[e.node]?.line ? [" Source: ", h("code", {}, nodes[e.node].line), "."] : ""),
       h("ul", {}, (nodes[e.node]?.inputs ?? []).map((input, i) => input.node === undefined ? null : h("li", {}, `${input.symbol ?? `input ${i}`}, ${title(input.node)}: ${range(nodes[input.node])}`))),
-      h("button", { onclick() { choose(e.node ?? n); go(firstBad); } }, "go there"));
+      h("button", { onclick() { choose(e.node ?? n); go(firstBad); document.getElementById("tape").scrollIntoView(); } }, "go there"));
   }
   const wrong = leaves.flatMap(n => (nodes[n].elements ?? []).map((one, i) => ({ n, i, one })).filter(({ one }) => one.check && !one.check.agrees));
   if (wrong.length) message("checks", `${count(wrong.length)} of ${count(step.checks)} elements of gradients do not agree with central differences of the loss:`,

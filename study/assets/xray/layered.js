@@ -58,7 +58,7 @@ xray.layered = (items, edges, isLight, boxWidth, boxHeight) => {
     }
   }
   const all = rows.flat(), left = Math.min(...all.map(p => p.x - p.wide / 2)) - 10;
-  const rowHeight = boxHeight + 34;
+  const rowHeight = boxHeight + 28;
   for (const p of all) { p.x -= left; p.y = 10 + p.rank * rowHeight + boxHeight / 2; }
-  return { places, lines, width: Math.max(...all.map(p => p.x + p.wide / 2)) + 10, height: rows.length * rowHeight - 14 };
+  return { places, lines, width: Math.max(...all.map(p => p.x + p.wide / 2)) + 10, height: rows.length * rowHeight - 8 };
 };

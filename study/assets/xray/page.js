@@ -2,9 +2,9 @@
 "use strict";
 kit.start(data => {
   const step = xray.step(data), { made = {}, left_out: leftOut = [] } = data;
-  // Panels that are side by side where there is room.
-  const pair = (...panels) => kit.h("div", { class: "pair" }, panels);
-  const panels = [xray.findings(step), xray.tape(step), pair(xray.graph(step), xray.inspector(step)), xray.health(step), xray.memory(step), xray.cost(step), data.lesson && xray.order(step), xray.compare(step)];
+  // Where there is room, these are seen together with the player; graph and inspector are side by side.
+  const stage = kit.h("div", { class: "stage" }, xray.tape(step), kit.h("div", { class: "pair" }, xray.graph(step), xray.inspector(step)));
+  const panels = [xray.findings(step), stage, xray.health(step), xray.memory(step), xray.cost(step), data.lesson && xray.order(step), xray.compare(step)];
   kit.test("no table is cut beside free room", ({ assert }) => {
     for (const table of document.querySelectorAll(".panel .scroll > table:not(.numbers)")) {
       const place = table.parentElement, row = document.querySelector(".page").clientWidth;
@@ -17,6 +17,25 @@ kit.start(data => {
   const page = kit.page(data.title ?? "One recorded step", facts.filter(f => f).join(" · "), panels.filter(p => p));
   if (leftOut.length) page.append(kit.h("p", { class: "soft small" }, `Not on this page: ${leftOut.join("; ")}.`));
   // The last element of the page stays at the lower edge of the window.
-  page.append(xray.player(step));
+  const player = xray.player(step);
+  page.append(player);
+  const measure = kit.onFrame(() => {
+    const nav = page.querySelector("nav"), top = Math.min(stage.getBoundingClientRect().top + scrollY, nav.offsetTop + nav.offsetHeight + 16);
+    page.style.setProperty("--player", `${player.offsetHeight + 12}px`);
+    stage.style.setProperty("--height", `${innerHeight - top - player.offsetHeight - 12}px`);
+  });
+  const sizes = new ResizeObserver(measure);
+  [document.documentElement, player].forEach(element => sizes.observe(element));
+  addEventListener("resize", measure);
+  kit.test("tape, graph, inspector and player are seen together", ({ assert }) => {
+    if (!matchMedia("(min-width: 1100px) and (min-height: 640px)").matches) return;
+    scrollTo(0, stage.getBoundingClientRect().top + scrollY - page.querySelector("nav").offsetHeight - 16);
+    const low = player.getBoundingClientRect().top;
+    for (const panel of stage.querySelectorAll(".panel")) {
+      const { top, bottom, height } = panel.getBoundingClientRect();
+      assert(top >= 0 && bottom <= low + 1 && height > 100, `${panel.id} is from ${top} to ${bottom}, the player from ${low}`);
+    }
+    scrollTo(0, 0);
+  });
   return page;
 });

@@ -62,6 +62,13 @@ xray.step = data => {
     const parts = path(n).split("."), block = parts.findIndex(part => /^\d+$/.test(part));
     return block < 0 ? parts.join(".") : parts.slice(0, block + 1).join(".");
   };
+  // What can be found: operations, parameters, and modules, which are unfolded with those around them.
+  const unfolded = m => [...ancestors(m)].join(",");
+  kit.findable(() => [
+    ...nodes.map((one, n) => ({ name: title(n), note: `${one.kind === "leaf" ? "variable" : "operation"}${inModule(n)} ${shape(one.shapes[0])}`,
+      state: { node: n, open: unfolded(one.module ?? 0), at: "graph", ...one.kind === "op" && life[n].forward !== NEVER ? { event: life[n].forward } : {} } })),
+    ...modules.flatMap((m, i) => m.path ? [{ name: m.path, note: `module ${m.type}`, state: { open: unfolded(i), at: "graph" } }] : []),
+  ]);
   // Its last part, from the name of the list that it is in.
   const groupName = n => group(n).split(".").slice(/\d$/.test(group(n)) ? -2 : -1).join(".");
   const groups = [...new Set(nodes.map((_, n) => group(n)))].filter(g => g);

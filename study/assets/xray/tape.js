@@ -22,7 +22,7 @@ xray.tape = step => {
     const canvas = h("canvas", { height: 150, role: "img", "aria-label": "The events of the step" });
     const place = h("div", { class: "tape" }, canvas);
     body.append(place);
-    const n = operations.length, ROW = 26, TOP = 20, ARCS = 52;
+    const n = operations.length, ROW = 26, TOP = 20, ARCS = 40;
     const geometry = width => ({ cell: width / n, forward: TOP, backward: TOP + ROW + ARCS });
     let width = 0;
     function draw(w) {
@@ -34,7 +34,7 @@ xray.tape = step => {
       c.scale(density, density);
       const { cell, forward, backward } = geometry(width), gap = cell > 5 ? 1 : 0;
       const color = i => resolved(moduleColor(i));
-      c.font = "12px system-ui, sans-serif"; c.textBaseline = "middle";
+      c.font = "13px system-ui, sans-serif"; c.textBaseline = "middle";
       // Names of modules over their operations, where there is room.
       let free = 0;
       for (let i = 0; i < n;) {
@@ -57,7 +57,7 @@ xray.tape = step => {
         c.globalAlpha = 1;
         // Its name, where there is room.
         const name = nodes[node].name, room = (cell - c.measureText(name).width) / 2;
-        if (room > 4) {
+        if (room > 2) {
           c.fillStyle = resolved(state === "waiting" ? "var(--soft)" : state === "done" ? "var(--ink)" : "var(--panel)");
           c.fillText(name, x + room, forward + ROW / 2);
           c.fillStyle = resolved(life[node].rule <= step.at ? "var(--panel)" : "var(--soft)");

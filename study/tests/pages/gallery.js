@@ -95,6 +95,7 @@ parts.start(data => {
     const rest = Object.keys(kit).filter(name => !used.has(name) && name !== "fail");
     assert(rest.length === 0, `not in the gallery: ${rest.join(", ")}`);
   });
+  parts.findable(() => data.numbers.map((_, i) => ({ name: `number ${i}`, note: "of the data", state: { number: i, at: "maps" } })));
   const root = parts.page("The kit", "Each part once.", [texts, charts, maps, lists, broken]);
   parts.data();
   return root;

@@ -2,7 +2,9 @@
 
 use retrograd_autograd::{InputGrads, Op, Var, no_grad};
 use retrograd_study::{RecordedStep, XRay};
-use retrograd_support::browser::{Browser, File, VIEWS, check_html, low_contrasts, written};
+use retrograd_support::browser::{
+    Browser, File, VIEWS, check_html, check_views, low_contrasts, written,
+};
 use retrograd_support::document::around_data;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::machine::{Memory, Peak, Rate, Roofline};
@@ -80,6 +82,19 @@ fn pages_of_steps_pass_their_tests() {
 }
 
 #[test]
+fn the_gallery_passes_its_tests() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/gallery");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let pages: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|e| e == "html")).collect();
+    let bytes: u64 = pages.iter().map(|page| page.metadata().unwrap().len()).sum();
+    assert!(pages.len() >= 7 && bytes < 1_500_000, "{} pages, {bytes} bytes", pages.len());
+    for page in pages {
+        check_views(&page, &[VIEWS[0], VIEWS[5]]);
+    }
+}
+
+#[test]
 fn texts_of_steps_have_contrast() {
     let Some(mut browser) = Browser::start() else { return };
     let html = network().page().html();
@@ -141,6 +156,68 @@ fn keys_and_drags_move_through_the_step() {
     browser.until("a choice", "location.hash.includes('node=')");
     browser.evaluate("history.back()");
     browser.until("the previous state", "!location.hash.includes('node=')");
+    assert!(browser.console.is_empty(), "{:?}", browser.console);
+}
+
+#[test]
+fn the_stage_fits_a_projector() {
+    let Some(mut browser) = Browser::start() else { return };
+    let size = json!({ "width": 1280, "height": 720, "deviceScaleFactor": 1, "mobile": false });
+    browser.call("Emulation.setDeviceMetricsOverride", size);
+    // The self-test says so if a part of the stage is not seen together with the others.
+    let html = model().page().html();
+    let path = browser.show(&html, "");
+    let result = browser.self_test(&path);
+    assert!(result.ends_with(" ok"), "{result}");
+    browser.show(&html, "event=3");
+    let number = |browser: &mut Browser, what: &str| {
+        let found = browser.evaluate(&format!("document.querySelector('#graph .drawing').{what}"));
+        found.as_f64().unwrap()
+    };
+    // A drag moves the graph and chooses nothing; a click chooses.
+    for _ in 0..4 {
+        browser.evaluate("document.querySelector('[aria-label=\"Larger\"]').click()");
+    }
+    let [left, top, width, height] = browser.place("#graph .drawing");
+    let (x, y) = (left + width / 2.0, top + height / 2.0);
+    let before = number(&mut browser, "scrollTop");
+    browser.drag((x, y), (x, y - 60.0));
+    assert_eq!(number(&mut browser, "scrollTop") - before, 60.0);
+    assert_eq!(browser.evaluate("location.hash"), "#event=3");
+    // The point under the pointer stays where it is.
+    let at = |browser: &mut Browser| {
+        let [scroll, size] = ["scrollTop", "firstChild.clientHeight"].map(|w| number(browser, w));
+        (scroll + height / 2.0) / size
+    };
+    let before = at(&mut browser);
+    let wheel =
+        json!({ "type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": -80, "modifiers": 2 });
+    browser.call("Input.dispatchMouseEvent", wheel);
+    assert!((at(&mut browser) - before).abs() < 0.01);
+    // The graph fills the window above the player, and Escape ends that.
+    let [left, top, width, height] = browser.place("[aria-label=\"Fill the window\"]");
+    let middle = (left + width / 2.0, top + height / 2.0);
+    browser.drag(middle, middle);
+    let place =
+        "(r => [r.left, r.top, r.width])(document.getElementById('graph').getBoundingClientRect())";
+    browser.until("it fills", &format!("{place}.join() === '0,0,1280'"));
+    browser.press("ArrowRight");
+    assert_eq!(event(&mut browser), 4);
+    browser.press("Escape");
+    browser.until("it is in its place", &format!("{place}[1] > 100"));
+    // What is found is unfolded, chosen and named in the address.
+    browser.evaluate("document.getElementById('search').focus()");
+    for text in ["linear", " layers.1.feed"] {
+        browser.call("Input.insertText", json!({ "text": text }));
+    }
+    browser.press("Enter");
+    let found = "document.querySelector('#graph .node.chosen')?.textContent ?? ''";
+    browser.until("it is found", &format!("({found}).includes('linear')"));
+    let hash = browser.evaluate("location.hash");
+    assert!(hash.as_str().unwrap().contains("at=graph"), "{hash}");
+    let linked = browser.show(&html, &hash.as_str().unwrap()[1..]);
+    assert!(linked.exists());
+    browser.until("the link leads to it", &format!("({found}).includes('linear')"));
     assert!(browser.console.is_empty(), "{:?}", browser.console);
 }
 
