@@ -1,10 +1,12 @@
-//! How fast the page of a recorded step is. `cargo bench -p retrograd-benches --bench page_speed`.
+//! How fast the page of a recorded step is, or, if `RETROGRAD_WEB_PAGE` names it, the page that contains the engine.
+//! `cargo bench -p retrograd-benches --bench page_speed`.
 
 use retrograd::prelude::*;
 use retrograd::study::XRay;
 use retrograd_support::browser::{Browser, File, VIEWS, written};
 use retrograd_support::document::numbers;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::path::Path;
 
 /// Loads and changes of the event that are measured.
 const LOADS: usize = 7;
@@ -32,6 +34,86 @@ const SCRUB: &str = "(async () => {
     return times;
 })()";
 
+/// Trains through the page for a thousand steps, and returns how late each frame was, in milliseconds, and the bytes of the
+/// engine's memory and of the page's.
+const TRAIN: &str = "(async () => {
+    const status = document.getElementById('status'), late = [];
+    const step = () => Number(status.textContent.match(/Step ([0-9,]+)/)[1].replaceAll(',', ''));
+    const end = step() + 1000;
+    let last = performance.now();
+    while (step() < end) {
+        const now = await new Promise(requestAnimationFrame);
+        late.push(now - last - 1000 / 60);
+        last = now;
+    }
+    return [late, [Number(status.dataset.bytes), performance.memory.usedJSHeapSize]];
+})()";
+
+/// The page that contains the engine.
+fn engine(browser: &mut Browser, page: &Path) {
+    browser.view(VIEWS[0]);
+    let (mut paints, mut starts) = (Vec::new(), Vec::new());
+    for _ in 0..LOADS {
+        browser.open(page, "");
+        paints.push(paint(browser));
+        let start = browser.evaluate(
+            "(async () => { const began = performance.now(); document.getElementById('train').click(); \
+             while (!/Step [1-9]/.test(document.getElementById('status').textContent)) \
+             await new Promise(requestAnimationFrame); return performance.now() - began; })()",
+        );
+        starts.push(start.as_f64().expect("a number"));
+    }
+    println!("engine, first paint:                   {}", summary(&mut paints));
+    println!("engine, click until a step is shown:   {}", summary(&mut starts));
+    let found: Vec<Value> = (0..10).map(|_| browser.evaluate(TRAIN)).collect();
+    let mut late: Vec<f64> = found.iter().flat_map(|part| numbers(&part[0])).collect();
+    late.sort_by(f64::total_cmp);
+    let share = |part: f64| late[(part * (late.len() - 1) as f64) as usize];
+    println!(
+        "engine, lateness of a frame: median {:.1}, of one in a hundred {:.1}, largest {:.1} ms",
+        share(0.5),
+        share(0.99),
+        share(1.0)
+    );
+    let bytes = [&found[0][1], &found[9][1]];
+    println!("engine, bytes of engine and page after 1,000 and 10,000 steps: {bytes:?}");
+    browser.open(page, "");
+    let ask =
+        |browser: &mut Browser, request: Value| browser.evaluate(&format!("kit.engine({request})"));
+    let start = json!({ "start": {
+        "text": "the quick brown fox jumps over the lazy dog, and so on. ".repeat(400), "attention": "causal",
+        "positions": "learned", "mlp": "gelu", "layers": 2, "heads": 4, "width": 120, "context": 64, "batch": 8,
+        "lr": 0.001, "seed": 1,
+    }});
+    let parameters = ask(browser, start)["parameters"].clone();
+    let mut times = Vec::new();
+    for _ in 0..40 {
+        let time = browser.evaluate(
+            "(async () => { const began = performance.now(); await kit.engine({ train: { steps: 5 } }); \
+             return (performance.now() - began) / 5; })()",
+        );
+        times.push(time.as_f64().expect("a number"));
+    }
+    println!("engine, step of {parameters} parameters on 512 tokens: {}", summary(&mut times[3..]));
+    let speed = ask(browser, json!({ "speed": {} }));
+    let [mut product, mut peak] = ["product", "peak"].map(|name| numbers(&speed[name]));
+    let [product, peak] = [&mut product, &mut peak].map(|list| {
+        list.sort_by(f64::total_cmp);
+        list[list.len() / 2]
+    });
+    println!(
+        "engine, product of 384 by 384: {product:.1} GFLOP/s, {:.0} % of the {peak:.1} of a loop of multiply-adds",
+        100.0 * product / peak
+    );
+}
+
+/// The time of the first paint of a page that was opened, in milliseconds.
+fn paint(browser: &mut Browser) -> f64 {
+    let entries = "performance.getEntriesByName('first-contentful-paint')";
+    browser.until("a paint", &format!("{entries}.length === 1"));
+    browser.evaluate(&format!("{entries}[0].startTime")).as_f64().expect("a number")
+}
+
 /// The median and the largest.
 fn summary(times: &mut [f64]) -> String {
     times.sort_by(f64::total_cmp);
@@ -42,6 +124,9 @@ fn main() {
     println!("{}", retrograd::study::conditions::sentence());
     retrograd::study::load::warn_if_busy();
     let Some(mut browser) = Browser::start() else { return };
+    if let Some(page) = std::env::var_os("RETROGRAD_WEB_PAGE") {
+        return engine(&mut browser, Path::new(&page));
+    }
     let config =
         GptConfig { layers: 12, heads: 12, width: 768, context: 64, ..GptConfig::default() };
     let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
@@ -59,13 +144,7 @@ fn main() {
         let mut paints = Vec::new();
         for _ in 0..LOADS {
             browser.open(path, "");
-            browser.until(
-                "a paint",
-                "performance.getEntriesByName('first-contentful-paint').length === 1",
-            );
-            let paint = browser
-                .evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime");
-            paints.push(paint.as_f64().expect("a number"));
+            paints.push(paint(&mut browser));
         }
         println!("{name}, first paint:                {}", summary(&mut paints));
         let states = [("folded", String::new()), ("unfolded", open.clone())];

@@ -69,7 +69,7 @@ function engine() {
         losses.push(...value.losses);
         step = value.step;
       } while (performance.now() - began < 25);
-      if (losses.length) postMessage({ id: null, kind: "train", value: { step, losses, milliseconds: performance.now() - began } });
+      if (losses.length) postMessage({ id: null, kind: "train", value: { step, losses, milliseconds: performance.now() - began, bytes: exports.memory.buffer.byteLength } });
       if (failed === null) return later();
       training = false;
       postMessage({ id: null, kind: "e", value: failed });

@@ -73,6 +73,7 @@ kit.start(data => {
   const ask = start((kind, value) => {
     if (kind === "e") { isTraining = false; say(value); return refresh(); }
     add(value.step, value.losses);
+    status.dataset.bytes = value.bytes;
     rates = [...rates, value.milliseconds / value.losses.length].slice(-40);
     soon();
     if (performance.now() > nextLook && !isBusy) { nextLook = Infinity; turn(look); }
@@ -98,7 +99,7 @@ kit.start(data => {
     const [a, b] = [points[2 * i], points[2 * i + 1]];
     return b ? [b[0], (a[1] * a[2] + b[1] * b[2]) / (a[2] + b[2]), a[2] + b[2]] : a;
   });
-  const lossPlace = h("div"), samplePlace = h("div", { class: "samples" }), headPlace = h("div", { class: "heads" });
+  const lossPlace = h("div"), samplePlace = h("div", { class: "samples" }), headPlace = h("div", { class: "heads" }, h("p", { class: "soft" }, "They are drawn when there is a model."));
   const status = h("p", { class: "large", id: "status" });
   let chart = null;
   function drawLoss() {
@@ -280,15 +281,15 @@ kit.start(data => {
 
   // ---- Panels ---------------------------------------------------------------------------------
 
-  const [main, rest] = [["layers", "heads", "width", "context"], ["attention", "positions", "mlp", "batch", "lr", "seed"]].map(list => list.map(setting));
-  const training = [
+  const [main, more] = [["layers", "heads", "width", "context"], ["attention", "positions", "mlp", "batch", "lr", "seed"]].map(list => list.map(setting));
+  const [modelPanel, lossPanel, samplePanel, ...below] = [
     kit.panel("model", "A language model that learns in this page", [
       "The model reads a text one character at a time and guesses the next one. Each step it looks at some pieces of the text, finds in which direction every one of its numbers would make the guesses better (the gradient), and moves them a little in that direction.",
       "Everything is computed in this page. Nothing is loaded and nothing is sent, so it also works without a network.",
     ], body => body.append(
       h("p", {}, "Give it a text, press “Train”, and watch it learn to write like it."), textInput,
       h("div", { class: "row small" }, h("label", {}, "or a file: ", h("input", { type: "file", id: "file", accept: ".txt,text/*", onchange: e => readFile(e.target.files[0]) }))),
-      h("div", { class: "settings" }, main), h("details", {}, h("summary", {}, "more settings"), h("div", { class: "settings" }, rest)),
+      h("div", { class: "settings" }, main), h("details", {}, h("summary", {}, "more settings"), h("div", { class: "settings" }, more)),
       h("div", { class: "row" }, trainButton, action("One step", "one", async () => { const now = await ask({ train: { steps: 1 } }); add(now.step, now.losses); await look(); }),
         button("Start again", "again", begin), pending),
       message, status)),
@@ -302,21 +303,20 @@ kit.start(data => {
     ], body => body.append(h("div", { class: "row" }, action("X-ray of this step", "xray", show({ xray: {} }, "X-ray of this step")), action("What the heads read", "explorer", show({ explorer: {} }, "attention explorer")), action("Change one number", "change", changes), action("Save the model", "save", save),
       h("button", { id: "share", async onclick(e) { try { await navigator.clipboard.writeText(location.href); e.target.textContent = "Copied"; } catch { say("This browser does not copy here: the address of the page has the settings."); } } }, "Copy a link to these settings")), changePlace, stepPlace)),
   ];
-  const expressions = [kit.panel("expression", "The derivative of an expression", [
+  const training = h("div", {}, h("div", { class: "columns" }, modelPanel, h("div", {}, lossPanel, samplePanel)), below);
+  const expressions = h("div", {}, kit.panel("expression", "The derivative of an expression", [
     "Each line gives a name to a tensor; the last line is the result, a single number. The page shows the graph, and runs the forward and the backward pass event by event.",
     "Operators are + − * / ^ and @ (matrix product). Functions are abs, cos, exp, gelu, ln, log_softmax, max, mean, relu, sigmoid, sin, softmax, sqrt, square, sum, t (transpose) and tanh; randn(2, 3), ones(..) and zeros(..) make tensors.",
     "With the second derivative, the squared norm of the gradient is differentiated: its graph contains the backward pass of the first.",
   ], body => body.append(h("div", { class: "row" }, h("label", { class: "row small" }, "example", example)), program,
-    h("div", { class: "row" }, h("button", { class: "first", id: "run", onclick: run }, "Run"), h("label", { class: "row small" }, second, "second derivative")), wrong, programPlace))];
+    h("div", { class: "row" }, h("button", { class: "first", id: "run", onclick: run }, "Run"), h("label", { class: "row small" }, second, "second derivative")), wrong, programPlace)));
   const views = { train: ["Train a model", training], derive: ["Derivatives", expressions] };
-  const tabs = h("div", { class: "row", role: "group", "aria-label": "views" }, Object.entries(views).map(([name, [title]]) => h("button", { id: `tab-${name}`, onclick: () => kit.set({ view: name }, true) }, title)));
+  const tabs = h("div", { class: "row tabs", role: "group", "aria-label": "views" }, Object.entries(views).map(([name, [title]]) => h("button", { id: `tab-${name}`, onclick: () => kit.set({ view: name }, true) }, title)));
   function choose() {
     const view = kit.get("view") === "derive" ? "derive" : "train";
-    for (const [name, [, list]] of Object.entries(views)) {
-      list.forEach(panel => {
-        panel.hidden = name !== view;
-        document.querySelector(`nav.contents a[href="#${panel.id}"]`).hidden = panel.hidden;
-      });
+    for (const [name, [, element]] of Object.entries(views)) {
+      element.hidden = name !== view;
+      for (const { id } of element.querySelectorAll(".panel")) document.querySelector(`nav.contents a[href="#${id}"]`).hidden = element.hidden;
       tabs.querySelector(`#tab-${name}`).setAttribute("aria-pressed", String(name === view));
     }
     if (view === "derive" && !programPlace.children.length && wrong.hidden) run();
@@ -345,5 +345,5 @@ kit.start(data => {
     const page = await calculate({ expression: { text: "x = 3\nx^2", second: true } });
     assert(page.startsWith("<!doctype html>"), "the engine does not begin again");
   });
-  return kit.page("retrograd in a page", "a language model, and any expression, with their gradients: computed here, by the engine of the library", [tabs, ...training, ...expressions]);
+  return kit.page("retrograd in a page", "a language model, and any expression, with their gradients: computed here, by the engine of the library", [tabs, training, expressions]);
 });

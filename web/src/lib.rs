@@ -12,10 +12,13 @@ mod session;
 pub use expression::{Program, xray};
 pub use session::{Change, Moved, Recipe, Session};
 
-use retrograd::nn::Module;
+use retrograd::prelude::*;
+use retrograd::tensor::machine::Peak;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cell::RefCell;
+use std::hint::black_box;
+use std::time::Instant;
 
 /// What a page may ask.
 #[derive(Debug, Deserialize)]
@@ -39,6 +42,8 @@ pub enum Request {
     Compare(Change),
     /// The weights as a file.
     Weights {},
+    /// The speed of matrix products, and of the multiply-adds of a loop without memory: GFLOP/s.
+    Speed {},
     /// The page of an expression, forward and backward; to second order if it is asked.
     Expression { text: String, second: bool },
 }
@@ -93,6 +98,17 @@ pub fn answer(session: &mut Option<Session>, request: Request) -> Result<Answer,
             json(json!({ "before": before, "after": after, "moved": moved }))
         }
         Request::Weights {} => Ok(Answer::Bytes(session.as_ref().ok_or_else(none)?.weights()?)),
+        Request::Speed {} => {
+            let [a, b] = [1, 2].map(|seed| Tensor::<f32>::randn([384, 384], &mut Rng::new(seed)));
+            let product = || {
+                let began = Instant::now();
+                (0..8).for_each(|_| drop(black_box(a.matmul(&b))));
+                8.0 * 2.0 * 384f64.powi(3) / began.elapsed().as_secs_f64() / 1e9
+            };
+            let pairs = (0..9).map(|_| (product(), Peak::measure().gflops.one));
+            let (product, peak): (Vec<f64>, Vec<f64>) = pairs.unzip();
+            json(json!({ "product": product, "peak": peak }))
+        }
         Request::Expression { text, second } => Ok(Answer::Html(xray(&text, second)?)),
     }
 }

@@ -51,6 +51,10 @@ impl Effort {
         if self.in_pool {
             return par::on_every_thread(f);
         }
+        // Where there are no threads, this one measures.
+        if self.threads == 1 {
+            return f();
+        }
         std::thread::scope(|s| (0..self.threads).for_each(|_| drop(s.spawn(&f))));
     }
 }
