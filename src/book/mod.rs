@@ -28,7 +28,9 @@
 //! `docs/figures`, drawn by `tests/book/drawings`.
 //!
 //! Two programs accompany the book. `examples/scalar.rs` is reverse mode on single numbers, without a
-//! library. `examples/microgpt` trains a small GPT with it and, for comparison, with tensors.
+//! library. `examples/microgpt` trains a small GPT with it and, for comparison, with tensors. In the pages of
+//! `docs/gallery`, steps run event by event in a browser; the page that `cargo run -p retrograd-web` makes does so with any
+//! expression, and with a model that trains in it.
 //!
 //! Rules of the listings: `assert_eq!` in place of printed output, so that a test fails if a number in
 //! the book is wrong; `f64` where digits are compared; fixed seeds.

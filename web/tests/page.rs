@@ -240,3 +240,50 @@ fn a_user_trains_pauses_looks_and_derives() {
     );
     assert!(browser.console.is_empty(), "{:?}", browser.console);
 }
+
+#[test]
+fn what_is_damaged_is_refused_in_a_sentence() {
+    let (Some(page), Some(mut browser)) = (page(), Browser::start()) else { return };
+    let click = |browser: &mut Browser, selector: &str| {
+        let [left, top, width, height] = browser.place(selector);
+        let middle = (left + width / 2.0, top + height / 2.0);
+        browser.drag(middle, middle);
+    };
+    let message = "(e => !e.hidden && e.textContent)(document.querySelector('#model .message'))";
+    // An address: what is no name or number is not taken, and what is too large is refused when a model is made.
+    browser
+        .open(&page, "layers=abc&attention=nonsense&%E0%A4%A&heads=99999999&view=other&program=%");
+    assert_eq!(browser.evaluate("document.getElementById('set-layers').value"), "2");
+    assert_eq!(browser.evaluate("document.getElementById('set-attention').value"), "causal");
+    click(&mut browser, "#train");
+    browser.until("why", &format!("({message} || '').includes('heads')"));
+    // Files that are dropped: one without text, and one of any bytes, which trains.
+    browser.open(&page, "");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("text.txt");
+    std::fs::write(&file, "").unwrap();
+    browser.drop_file("#text", &file);
+    browser.until("the file", "document.getElementById('text').value === ''");
+    click(&mut browser, "#train");
+    browser.until("why", &format!("!!{message}"));
+    let bytes: Vec<u8> =
+        (0..4000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(&file, bytes).unwrap();
+    browser.drop_file("#text", &file);
+    browser.until("the file", "document.getElementById('text').value.length > 1000");
+    // A setting is in the address when the page is opened again, whose engine is another one.
+    let layers = "document.getElementById('set-layers')";
+    browser.evaluate(&format!("{layers}.select()"));
+    browser.call("Input.insertText", json!({ "text": "1" }));
+    browser.evaluate(&format!("{layers}.blur()"));
+    let trained = "/Step [1-9]/.test(document.getElementById('status').textContent)";
+    click(&mut browser, "#train");
+    browser.until("it trains", trained);
+    let hash = browser.evaluate("location.hash.slice(1)");
+    browser.open(&page, hash.as_str().unwrap());
+    assert_eq!(browser.evaluate(&format!("{layers}.value")), "1");
+    assert!(browser.text("#status").starts_with("No model yet"));
+    click(&mut browser, "#train");
+    browser.until("it trains again", trained);
+    assert!(browser.console.is_empty(), "{:?}", browser.console);
+}
