@@ -78,16 +78,16 @@ fn nan() -> RecordedStep {
 fn main() -> io::Result<()> {
     let folder = PathBuf::from(env::args_os().nth(1).unwrap_or("out/gallery".into()));
     fs::create_dir_all(&folder)?;
-    let pages: [(&str, fn() -> RecordedStep); 5] = [
-        ("expression", expression),
-        ("diamond", diamond),
-        ("network", network),
-        ("attention", attention),
-        ("nan", nan),
+    let pages = [
+        ("expression", expression()),
+        ("diamond", diamond()),
+        ("network", network()),
+        ("attention", attention()),
+        ("nan", nan()),
     ];
-    for (name, record) in pages {
+    for (name, step) in pages {
         let path = folder.join(format!("{name}.html"));
-        record().write(&path)?;
+        step.write(&path)?;
         println!("{}", path.display());
     }
     Ok(())
