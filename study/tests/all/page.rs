@@ -54,7 +54,7 @@ fn a_failed_write_leaves_the_old_file() {
 #[test]
 fn the_kit_is_small() {
     let size = KIT_SCRIPT.len();
-    assert!(size <= 40_000, "kit.js has {size} bytes, of at most 40,000");
+    assert!(size <= 43_000, "kit.js has {size} bytes, of at most 43,000");
 }
 
 #[test]
