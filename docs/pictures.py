@@ -85,10 +85,10 @@ def shade(part):
     return "#" + "".join(f"{round(a + rest * (b - a)):02x}" for a, b in zip(BLUES[i], BLUES[i + 1]))
 
 
-def photograph(page, name, height=720):
+def photograph(page, name):
     """A picture of a page in Chromium. `page` may end with a state, as in `step.html#event=255`."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome") or sys.exit("no Chromium")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size=1280,{height}"]
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,720"]
     subprocess.run([chromium, *options, f"--screenshot={DOCS / name}", f"file://{page}"], check=True, stderr=subprocess.DEVNULL)
 
 

@@ -49,6 +49,9 @@
 //! assert!(largest(1.0 / 8.0) < 0.05);
 //! ```
 //!
+//! In `docs/gallery/attention.html` of the repository, these operations run forward and backward, event by event;
+//! `explorer.html` beside it has the heads of a trained model.
+//!
 //! # Causal masks
 //!
 //! A language model predicts token `i + 1` from the tokens up to `i`. Query `i` must not read the keys

@@ -16,6 +16,8 @@
 //! (He et al. 2015, arXiv 1502.01852). Going backward the same holds for gradients, with the number of
 //! outputs (*fan-out*) in place of `n`.
 //!
+//! (`docs/gallery/run.html` of the repository is the page of a whole training run.)
+//!
 //! The figure has the measured root mean squares after each of 20 layers `relu(W x)` with 128 inputs
 //! and outputs, and of the gradients at the same places:
 //!

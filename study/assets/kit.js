@@ -188,13 +188,16 @@ const kit = (() => {
   const MOST_FOUND = 12;
   function search() {
     const input = h("input", { type: "search", id: "search", placeholder: "Search", "aria-label": "Search this page", oninput: find, onfocus: find });
-    const found = h("div", { class: "found", hidden: true });
+    const found = h("div", { class: "found", hidden: true, "aria-live": "polite", onmousedown: e => e.preventDefault() });
     const link = ({ name, note, state: changes }) => h("a", { href: address({ ...state, ...changes }), onclick(event) {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
       found.hidden = true;
       set(changes, true);
-      document.getElementById(changes.at)?.scrollIntoView();
+      const target = document.getElementById(changes.at);
+      target.tabIndex = -1;
+      target.focus({ preventScroll: true });
+      target.scrollIntoView();
     } }, name, " ", h("span", { class: "soft small" }, note));
     function find() {
       const words = input.value.toLowerCase().split(/\s+/).filter(word => word), first = one => one.name.toLowerCase().startsWith(words[0]);
@@ -204,7 +207,7 @@ const kit = (() => {
       found.hidden = !words.length;
       found.replaceChildren(...all.slice(0, MOST_FOUND).map(link), ...rest > 0 || !all.length ? [h("p", { class: "soft small" }, rest > 0 ? `and ${count(rest)} more` : "nothing found")] : []);
     }
-    const element = h("div", { class: "search", role: "search", onkeydown(e) { if (e.key === "Escape") found.hidden = true; if (e.key === "Enter" && e.target === input) found.querySelector("a")?.click(); } }, input, found);
+    const element = h("div", { class: "search", role: "search", onkeydown(e) { if (e.key === "Escape") { input.focus(); found.hidden = true; } if (e.key === "Enter" && e.target === input) found.querySelector("a")?.click(); } }, input, found);
     element.addEventListener("focusout", e => { if (!element.contains(e.relatedTarget)) found.hidden = true; });
     test("everything that can be found has a link that leads to it", () => {
       const all = lists.flatMap(list => list()), stride = Math.ceil(all.length / 200);

@@ -99,7 +99,7 @@ kit.start(data => {
     const [a, b] = [points[2 * i], points[2 * i + 1]];
     return b ? [b[0], (a[1] * a[2] + b[1] * b[2]) / (a[2] + b[2]), a[2] + b[2]] : a;
   });
-  const lossPlace = h("div"), samplePlace = h("div", { class: "samples" }), headPlace = h("div", { class: "heads" }, h("p", { class: "soft" }, "They are drawn when there is a model."));
+  const lossPlace = h("div"), samplePlace = h("div", { class: "samples" }), headPlace = h("div", { class: "heads" }, h("p", { class: "soft wide" }, "The heads are drawn when there is a model."));
   const status = h("p", { class: "large", id: "status" });
   let chart = null;
   function drawLoss() {
@@ -321,7 +321,11 @@ kit.start(data => {
     }
     if (view === "derive" && !programPlace.children.length && wrong.hidden) run();
   }
+  kit.findable(() => names.map(name => ({ name: LABELS[name], note: `setting: ${HELP[name]}`, state: { at: "model" } })));
   kit.on((now, before) => {
+    // A panel that is in the other view.
+    const view = now.at !== before.at && Object.keys(views).find(name => views[name][1].querySelector(`#${CSS.escape(now.at ?? "")}`));
+    if (view && view !== (now.view ?? "train")) return kit.set({ view });
     if (now.view !== before.view) choose();
     if (now.program !== before.program && now.program !== undefined && now.program !== program.value) { program.value = now.program; run(); }
   });

@@ -8,13 +8,17 @@ xray.graph = step => {
   const opened = new Set();
   // Without a choice, small graphs are unfolded.
   const usual = modules.length <= 1 || nodes.length <= 24 ? [...modules.keys()] : [0];
-  const read = () => { opened.clear(); (kit.get("open")?.split(",").map(Number) ?? usual).filter(m => modules[m]).forEach(m => opened.add(m)); };
+  const read = () => { opened.clear(); (kit.get("open")?.split(",").filter(m => m).map(Number) ?? usual).filter(m => modules[m]).forEach(m => opened.add(m)); };
   read();
-  function setOpen(m, open) {
-    if (open) for (const around of ancestors(m)) opened.add(around); else opened.delete(m);
-    kit.set({ open: [...new Set([0, ...opened])].join(",") });
-  }
-  let drawGraph = () => {}, folds = [];
+  const unfolded = m => [...new Set([...opened, ...ancestors(m)])].join(",");
+  const setOpen = (m, open) => kit.set({ open: open ? unfolded(m) : [...opened].filter(other => other !== m).join(",") });
+  // What is found is unfolded and chosen; of a module, its first operation.
+  kit.findable(() => [
+    ...nodes.map((one, n) => ({ name: title(n), note: `${one.kind === "leaf" ? "variable" : "operation"}${inModule(n)} ${shape(one.shapes[0])}`,
+      state: { node: n, open: unfolded(one.module ?? 0), at: "graph", ...one.kind === "op" && Number.isFinite(life[n].forward) ? { event: life[n].forward } : {} } })),
+    ...modules.flatMap((m, i) => m.path ? [{ name: m.path, note: `module ${m.type}`, state: { open: unfolded(i), node: operations.find(n => ancestors(nodes[n].module ?? 0).includes(i)) ?? null, at: "graph" } }] : []),
+  ]);
+  let drawGraph = () => {}, arrange = () => {}, reveal = () => {}, folds = [];
   const tools = h("span", { class: "tools" });
   const boxName = m => modules[m].path || modules[m].type || "model";
   const BOX_WIDTH = 190, BOX_HEIGHT = 46, NAMES = "14px system-ui, sans-serif", NOTES = "12.5px system-ui, sans-serif";
@@ -22,7 +26,7 @@ xray.graph = step => {
   const cut = (text, room, font) => { while (text.length > 3 && kit.textWidth(text, font) > room) text = text.slice(0, -2) + "…"; return text; };
   const cutPath = (text, room, font) => { while (text.length > 3 && kit.textWidth(text, font) > room) text = "…" + text.slice(2); return text; };
   const panel = kit.panel("graph", "Graph", [
-    "Boxes are operations, parameters, or modules that are folded; lines lead from what is used to what uses it, downwards. Round boxes are parameters, the tensors that are trained. Click a folded module to unfold it. The tree folds and unfolds modules, too, by their triangles and names. Drag the graph to move it; its size is changed by the buttons, or by the wheel with Ctrl.",
+    "Boxes are operations, parameters, or modules that are folded; lines lead from what is used to what uses it, downwards. Round boxes are parameters, the tensors that are trained. Click a folded module to unfold it. The tree folds and unfolds modules, too, by their triangles and names. Drag the graph to move it, or press arrow keys with Shift; its size is changed by the buttons, or by the wheel with Ctrl.",
     "A dashed frame: not computed yet. A plain frame: the value is there. An orange frame: gradients are arriving (1/2 is one of two). A filled frame: the gradient is complete. Grey: done, and what it kept for the backward pass is freed. Blue: the current event. The width of a line is the norm of the gradient that went through it, on a logarithmic scale. A dotted line carries no gradient, and its tooltip says why.",
   ], body => {
     body.append(h("p", { class: "soft small lead" }, "What is computed from what, and what exists at the current event."));
@@ -30,9 +34,9 @@ xray.graph = step => {
     const states = h("div", { class: "states" }, [["waiting", "not computed"], ["value", "value"], ["arriving", "gradient arriving"], ["complete", "gradient complete"], ["done", "freed"]].map(([c, text]) => h("span", {}, box(c), " ", text)));
     const treePlace = h("div", { class: "scroll" }), place = h("div", { class: "scroll drawing", tabindex: "0", "aria-label": "Graph" });
     const tool = (name, title, onclick) => h("button", { title, "aria-label": title, onclick }, name);
-    const fillButton = tool("Fill", "Fill the window", () => kit.set({ fill: kit.get("fill") === "graph" ? null : "graph" }));
-    const zoomed = to => () => { isFree = true; zoomTo(to()); };
-    tools.append(tool("−", "Smaller", zoomed(() => zoom / 1.25)), tool("+", "Larger", zoomed(() => zoom * 1.25)), tool("1:1", "Usual size", zoomed(() => 1)), tool("Fit", "The whole graph", zoomed(() => whole())), fillButton);
+    const sized = (how, to) => () => { sizing = how; if (to) zoomTo(to()); else arrange(); };
+    tools.append(tool("−", "Smaller", sized("free", () => zoom / 1.25)), tool("+", "Larger", sized("free", () => zoom * 1.25)), tool("1:1", "Usual size", sized("free", () => 1)), tool("Fit", "The whole graph", sized("whole")),
+      tool("Fill", "Fill the window", () => kit.set({ fill: kit.get("fill") === "graph" ? null : "graph" }, true)));
     body.append(states, h("div", { class: `graph${modules.length > 1 ? "" : " flat"}` }, modules.length > 1 ? treePlace : null, place));
     const inside = modules.map(() => 0);
     for (const i of operations) for (const m of ancestors(nodes[i].module ?? 0)) inside[m]++;
@@ -119,23 +123,28 @@ xray.graph = step => {
       arrange();
       show();
     };
-    // The point of the graph at a place of its window stays there; without a place, that in the middle.
+    // The point of the graph at a place of its window stays there, as far as it can; without a place, that in the middle.
     let zoom = 1;
     function zoomTo(wanted, at = [place.clientWidth / 2, place.clientHeight / 2]) {
-      if (!views.svg) return;
-      const before = zoom, [x, y] = [place.scrollLeft + at[0], place.scrollTop + at[1]];
+      const { svg, width, height } = views;
+      if (!svg) return;
+      const window = place.getBoundingClientRect(), [x, y] = [window.left + at[0], window.top + at[1]], before = svg.getBoundingClientRect();
       zoom = Math.min(Math.max(wanted, .1), 4);
-      views.svg.setAttribute("width", views.width * zoom);
-      views.svg.setAttribute("height", views.height * zoom);
-      [place.scrollLeft, place.scrollTop] = [x * zoom / before - at[0], y * zoom / before - at[1]];
+      svg.setAttribute("width", width * zoom);
+      svg.setAttribute("height", height * zoom);
+      const after = svg.getBoundingClientRect();
+      if (!before.width) return;
+      place.scrollLeft += after.left + (x - before.left) / before.width * after.width - x;
+      place.scrollTop += after.top + (y - before.top) / before.height * after.height - y;
     }
-    const whole = () => Math.min(2, (place.clientWidth - 4) / views.width, (place.clientHeight - 4) / views.height);
-    // Until the user chooses a size, all of the graph is seen if its texts can be read then.
-    let isFree = false;
-    const arrange = kit.onFrame(() => {
-      if (isFree || !views.svg) return;
-      const isFilled = kit.get("fill") === "graph", size = whole();
-      zoomTo(size > (isFilled ? .6 : .75) ? Math.min(size, isFilled ? 1.7 : 1) : 1);
+    // The size that the user chose; else all of the graph, if its texts can be read then. Only on the stage has the window of
+    // the graph a height of its own.
+    let sizing = "usual";
+    arrange = kit.onFrame(() => {
+      if (sizing === "free" || !views.svg) return;
+      const width = (place.clientWidth - 4) / views.width, isHigh = getComputedStyle(place).maxHeight === "none";
+      const whole = Math.min(2, isHigh ? Math.min(width, (place.clientHeight - 4) / views.height) : width);
+      zoomTo(sizing === "whole" ? whole : whole < .9 ? 1 : Math.min(whole, kit.get("fill") === "graph" ? 1.7 : 1));
       if (current) follow();
     });
     new ResizeObserver(arrange).observe(place);
@@ -143,33 +152,32 @@ xray.graph = step => {
       if (!e.ctrlKey) return;
       e.preventDefault();
       const box = place.getBoundingClientRect();
-      isFree = true;
+      sizing = "free";
       zoomTo(zoom * Math.exp(-e.deltaY / 400), [e.clientX - box.left, e.clientY - box.top]);
     }, { passive: false });
     // Where a drag began; a click that ends one chooses nothing.
     let drag = null;
     place.addEventListener("pointerdown", e => { if (e.button === 0 && e.pointerType !== "touch") drag = { x: e.clientX, y: e.clientY, left: place.scrollLeft, top: place.scrollTop, moved: false }; });
+    const release = () => { if (!drag?.moved) drag = null; place.classList.remove("dragged"); setTimeout(() => { drag = null; }); };
     addEventListener("pointermove", e => {
       if (!drag) return;
+      if (!(e.buttons & 1)) return release();
       const [dx, dy] = [e.clientX - drag.x, e.clientY - drag.y];
       drag.moved ||= Math.hypot(dx, dy) > 4;
       if (!drag.moved) return;
       place.classList.add("dragged");
       [place.scrollLeft, place.scrollTop] = [drag.left - dx, drag.top - dy];
     });
-    addEventListener("pointerup", () => { if (!drag?.moved) drag = null; place.classList.remove("dragged"); setTimeout(() => { drag = null; }); });
+    for (const end of ["pointerup", "pointercancel"]) addEventListener(end, release);
     place.addEventListener("click", e => { if (drag?.moved) e.stopPropagation(); }, true);
-    const fillIt = () => {
-      const isFilled = kit.get("fill") === "graph";
-      place.closest(".panel")?.classList.toggle("filled", isFilled);
-      fillButton.setAttribute("aria-pressed", String(isFilled));
-    };
-    setTimeout(fillIt);
-    addEventListener("keydown", e => { if (e.key === "Escape") kit.set({ fill: null }); });
-    kit.on((now, before) => {
-      if (now.fill !== before.fill) { fillIt(); arrange(); }
-      if (now.open !== before.open) { read(); drawGraph(); }
+    place.addEventListener("keydown", e => {
+      const way = e.shiftKey && { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[e.key];
+      if (way) { e.preventDefault(); place.scrollBy(60 * way[0], 60 * way[1]); }
     });
+    reveal = n => {
+      const found = views.boxes?.find(box => box.inside.includes(n));
+      if (found) { current = found.element; follow(); }
+    };
     // Scrolls the graph, not the page, so that a box can be seen.
     let current;
     const follow = kit.onFrame(() => {
@@ -203,13 +211,27 @@ xray.graph = step => {
     watch(show);
   });
   panel.querySelector("h2").after(tools);
+  // The graph alone; what it covers is not reached by keys.
+  function fill() {
+    const isFilled = kit.get("fill") === "graph";
+    panel.classList.toggle("filled", isFilled);
+    tools.lastChild.setAttribute("aria-pressed", String(isFilled));
+    for (const other of document.querySelectorAll(".page > header, nav.contents, .panel")) other.inert = isFilled && other !== panel;
+    arrange();
+  }
+  setTimeout(fill);
+  addEventListener("keydown", e => { if (e.key === "Escape" && !/^(INPUT|SELECT|A)$/.test(e.target.tagName)) kit.set({ fill: null }); });
+  kit.on((now, before) => {
+    if (now.fill !== before.fill) fill();
+    if (now.open !== before.open) { read(); drawGraph(); }
+    if (now.node !== before.node && step.chosen !== null) reveal(step.chosen);
+  });
   kit.test("the tree and the graph fold the same modules", ({ assert }) => {
-    const before = [...opened], triangles = [...panel.querySelectorAll(".tree .fold")], boxes = () => [...panel.querySelectorAll(".node[role=button]")], labels = () => boxes().map(b => b.getAttribute("aria-label"));
+    const before = kit.get("open") ?? null, triangles = [...panel.querySelectorAll(".tree .fold")], boxes = () => [...panel.querySelectorAll(".node[role=button]")], labels = () => boxes().map(b => b.getAttribute("aria-label"));
     const inner = folds.map(({ module, children }, i) => ({ m: module, triangle: triangles[i], children })).filter(f => f.children.length && f.m > 0).slice(0, 60);
     for (const { m, triangle } of inner) {
       const check = (open, what) => assert(opened.has(m) === open && triangle.getAttribute("aria-expanded") === String(open), `${modules[m].path}: ${what}`);
-      opened.clear();
-      setOpen(modules[m].parent, true);
+      kit.set({ open: ancestors(modules[m].parent).join(",") });
       check(false, "its triangle is not that of a folded module");
       const folded = labels().join(), place = labels().findIndex(l => l.startsWith(`${boxName(m)} `));
       triangle.click();
@@ -221,25 +243,20 @@ xray.graph = step => {
       boxes()[place].dispatchEvent(new MouseEvent("click"));
       check(true, "unfolding it in the graph does not turn its triangle");
     }
-    opened.clear();
-    before.forEach(m => opened.add(m));
-    kit.set({ open: before.join(",") });
-    drawGraph();
+    kit.set({ open: "" });
+    assert(boxes().length === 1, "the whole model is not folded");
+    kit.set({ open: before });
     return inner.length;
   });
   kit.test("every module can be unfolded", async ({ assert, frames, layoutErrors }) => {
-    const before = [...opened];
+    const before = kit.get("open") ?? null;
     let shown = 0;
     for (let m = 0; m < Math.min(modules.length, 200); m++) {
-      opened.clear();
-      for (const a of ancestors(m)) opened.add(a);
-      drawGraph();
+      kit.set({ open: ancestors(m).join(",") });
       if (m % 7 === 0) { await frames(1); const errors = layoutErrors(panel); assert(!errors.length, `${modules[m].path}: ${errors[0]}`); }
       shown++;
     }
-    opened.clear();
-    before.forEach(m => opened.add(m));
-    drawGraph();
+    kit.set({ open: before });
     return shown;
   });
   return panel;

@@ -3,8 +3,9 @@
 kit.start(data => {
   const step = xray.step(data), { made = {}, left_out: leftOut = [] } = data;
   // Where there is room, these are seen together with the player; graph and inspector are side by side.
+  const findings = xray.findings(step);
   const stage = kit.h("div", { class: "stage" }, xray.tape(step), kit.h("div", { class: "pair" }, xray.graph(step), xray.inspector(step)));
-  const panels = [xray.findings(step), stage, xray.health(step), xray.memory(step), xray.cost(step), data.lesson && xray.order(step), xray.compare(step)];
+  const panels = [findings, stage, xray.health(step), xray.memory(step), xray.cost(step), data.lesson && xray.order(step), xray.compare(step)];
   kit.test("no table is cut beside free room", ({ assert }) => {
     for (const table of document.querySelectorAll(".panel .scroll > table:not(.numbers)")) {
       const place = table.parentElement, row = document.querySelector(".page").clientWidth;
@@ -20,7 +21,8 @@ kit.start(data => {
   const player = xray.player(step);
   page.append(player);
   const measure = kit.onFrame(() => {
-    const nav = page.querySelector("nav"), top = Math.min(stage.getBoundingClientRect().top + scrollY, nav.offsetTop + nav.offsetHeight + 16);
+    const [header, nav] = ["header", "nav"].map(name => page.querySelector(name));
+    const top = Math.min(stage.getBoundingClientRect().top + scrollY, header.offsetTop + header.offsetHeight + nav.offsetHeight + 16);
     page.style.setProperty("--player", `${player.offsetHeight + 12}px`);
     stage.style.setProperty("--height", `${innerHeight - top - player.offsetHeight - 12}px`);
   });
@@ -28,7 +30,7 @@ kit.start(data => {
   [document.documentElement, player].forEach(element => sizes.observe(element));
   addEventListener("resize", measure);
   kit.test("tape, graph, inspector and player are seen together", ({ assert }) => {
-    if (!matchMedia("(min-width: 1100px) and (min-height: 640px)").matches) return;
+    if (!matchMedia("(min-width: 1100px) and (min-height: 600px)").matches) return;
     scrollTo(0, stage.getBoundingClientRect().top + scrollY - page.querySelector("nav").offsetHeight - 16);
     const low = player.getBoundingClientRect().top;
     for (const panel of stage.querySelectorAll(".panel")) {

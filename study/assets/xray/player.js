@@ -25,7 +25,7 @@ xray.player = step => {
     slider.element, what);
   watch(() => { slider.move(step.at, true); what.textContent = sentence(step.at); });
   addEventListener("keydown", e => {
-    if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|TEXTAREA|CANVAS)$/.test(e.target.tagName) || e.target.closest?.("svg[tabindex]")) return;
+    if (e.ctrlKey || e.metaKey || e.altKey || e.shiftKey || /^(INPUT|SELECT|TEXTAREA|CANVAS)$/.test(e.target.tagName) || e.target.closest?.("svg[tabindex]")) return;
     const to = { ArrowLeft: step.at - 1, ArrowRight: step.at + 1, Home: 0, End: events.length - 1 }[e.key];
     if (to !== undefined) { e.preventDefault(); go(to); } else if (e.key === " " && e.target.tagName !== "BUTTON") { e.preventDefault(); toggle(); }
   });

@@ -62,13 +62,6 @@ xray.step = data => {
     const parts = path(n).split("."), block = parts.findIndex(part => /^\d+$/.test(part));
     return block < 0 ? parts.join(".") : parts.slice(0, block + 1).join(".");
   };
-  // What can be found: operations, parameters, and modules, which are unfolded with those around them.
-  const unfolded = m => [...ancestors(m)].join(",");
-  kit.findable(() => [
-    ...nodes.map((one, n) => ({ name: title(n), note: `${one.kind === "leaf" ? "variable" : "operation"}${inModule(n)} ${shape(one.shapes[0])}`,
-      state: { node: n, open: unfolded(one.module ?? 0), at: "graph", ...one.kind === "op" && life[n].forward !== NEVER ? { event: life[n].forward } : {} } })),
-    ...modules.flatMap((m, i) => m.path ? [{ name: m.path, note: `module ${m.type}`, state: { open: unfolded(i), at: "graph" } }] : []),
-  ]);
   // Its last part, from the name of the list that it is in.
   const groupName = n => group(n).split(".").slice(/\d$/.test(group(n)) ? -2 : -1).join(".");
   const groups = [...new Set(nodes.map((_, n) => group(n)))].filter(g => g);
@@ -110,8 +103,9 @@ xray.step = data => {
   const changed = () => watchers.forEach(f => f());
   // Calls f now and whenever the event or the choice changes.
   step.watch = f => { watchers.push(f); f(); };
-  step.go = event => { step.at = within(event); kit.set({ event: step.at }); changed(); };
-  step.choose = (n, remember = true) => { step.chosen = n; kit.set({ node: n }, remember); changed(); };
+  step.go = event => kit.set({ event: within(event) });
+  // A node that is chosen again may be shown with another element.
+  step.choose = (n, remember = true) => { if (n === step.chosen) changed(); else kit.set({ node: n }, remember); };
   // The node that is shown if none is chosen.
   step.subject = () => step.chosen ?? events[step.at].node ?? events[step.at].to ?? operations[0];
   kit.on((now, before) => { if (now.event !== before.event || now.node !== before.node) { read(); changed(); } });

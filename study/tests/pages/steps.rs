@@ -89,7 +89,11 @@ fn the_gallery_passes_its_tests() {
         files.filter(|path| path.extension().is_some_and(|e| e == "html")).collect();
     let bytes: u64 = pages.iter().map(|page| page.metadata().unwrap().len()).sum();
     assert!(pages.len() >= 7 && bytes < 1_500_000, "{} pages, {bytes} bytes", pages.len());
+    let kit = include_str!("../../assets/kit.js");
     for page in pages {
+        // docs/pictures.py makes them again.
+        let html = std::fs::read_to_string(&page).unwrap();
+        assert!(html.contains(kit), "{} has an old kit", page.display());
         check_views(&page, &[VIEWS[0], VIEWS[5]]);
     }
 }
@@ -215,9 +219,28 @@ fn the_stage_fits_a_projector() {
     browser.until("it is found", &format!("({found}).includes('linear')"));
     let hash = browser.evaluate("location.hash");
     assert!(hash.as_str().unwrap().contains("at=graph"), "{hash}");
-    let linked = browser.show(&html, &hash.as_str().unwrap()[1..]);
-    assert!(linked.exists());
+    browser.show(&html, &hash.as_str().unwrap()[1..]);
     browser.until("the link leads to it", &format!("({found}).includes('linear')"));
+    // Also a parameter, whose box is scrolled into view, and Back undoes that.
+    browser.evaluate("document.getElementById('search').focus()");
+    browser.call("Input.insertText", json!({ "text": "layers.0.attention weight" }));
+    browser.press("Enter");
+    browser.until(
+        "it is in view",
+        "(([a, b]) => a.top >= b.top - 1 && a.bottom <= b.bottom + 1 && a.left >= b.left - 1)(['.node.chosen', '.drawing']\
+         .map(e => document.querySelector(`#graph ${e}`).getBoundingClientRect())) && \
+         document.querySelector('#graph .node.chosen').textContent.includes('weight')",
+    );
+    browser.evaluate("history.back()");
+    browser.until("it is undone", &format!("({found}).includes('linear')"));
+    // Damaged states are none, and a graph without a height of its own keeps its size.
+    browser.view(VIEWS[2]);
+    browser.show(&html, "open=x,-1,999,&fill=other&at=none&node=99999&event=x");
+    let width = "document.querySelector('#graph .drawing svg').getAttribute('width')";
+    browser.place("#graph .drawing");
+    let before = browser.evaluate(width);
+    browser.evaluate("new Promise(done => setTimeout(done, 700))");
+    assert_eq!(browser.evaluate(width), before);
     assert!(browser.console.is_empty(), "{:?}", browser.console);
 }
 

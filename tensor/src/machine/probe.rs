@@ -51,7 +51,7 @@ impl Effort {
         if self.in_pool {
             return par::on_every_thread(f);
         }
-        // Where there are no threads, this one measures.
+        // This thread: in WebAssembly there are no others.
         if self.threads == 1 {
             return f();
         }
