@@ -45,7 +45,8 @@ impl Page {
         self
     }
 
-    /// Adds a script. Scripts run in the order in which they were added.
+    /// Adds a script, without its lines that are comments; no other line may begin with `//`. Scripts run in the order in
+    /// which they were added.
     pub fn script(mut self, js: &'static str) -> Page {
         self.scripts.push(js);
         self
@@ -89,7 +90,13 @@ impl Page {
             html += &format!("<script type=\"text/plain\" id=\"module\">{module}</script>\n");
         }
         for script in &self.scripts {
-            html += &format!("<script>\n{script}</script>\n");
+            html += "<script>\n";
+            // Comments are for readers of the repository.
+            for line in script.lines().filter(|line| !line.trim_start().starts_with("//")) {
+                html += line;
+                html += "\n";
+            }
+            html += "</script>\n";
         }
         html += "</body>\n</html>\n";
         html

@@ -88,7 +88,7 @@ const COLUMNS: usize = 5;
 ///     page.step(RunStep { step, loss, lr: 0.1, grad_norm: slope, seconds: 1e-3 });
 /// }
 /// page.evaluation(100, x * x);
-/// assert!(page.page().html().len() < 110_000);
+/// assert!(page.page().html().len() < 100_000);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct RunPage {

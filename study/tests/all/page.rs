@@ -53,8 +53,9 @@ fn a_failed_write_leaves_the_old_file() {
 
 #[test]
 fn the_kit_is_small() {
-    let size = KIT_SCRIPT.len();
-    assert!(size <= 43_000, "kit.js has {size} bytes, of at most 43,000");
+    let comment = |line: &&str| line.trim_start().starts_with("//");
+    let size: usize = KIT_SCRIPT.lines().filter(|l| !comment(l)).map(|l| l.len() + 1).sum();
+    assert!(size <= 40_000, "kit.js has {size} bytes without comments, of at most 40,000");
 }
 
 #[test]

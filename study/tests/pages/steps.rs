@@ -93,7 +93,8 @@ fn the_gallery_passes_its_tests() {
     for page in pages {
         // docs/pictures.py makes them again.
         let html = std::fs::read_to_string(&page).unwrap();
-        assert!(html.contains(kit), "{} has an old kit", page.display());
+        let mut lines = kit.lines().filter(|line| !line.trim_start().starts_with("//"));
+        assert!(lines.all(|line| html.contains(line)), "{} has an old kit", page.display());
         check_views(&page, &[VIEWS[0], VIEWS[5]]);
     }
 }
