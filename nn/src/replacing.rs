@@ -1,30 +1,37 @@
 //! Temporary files that replace another file when they are complete.
 
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Bytes of a name that a temporary name begins with. File systems limit names to 255 bytes, some to 143.
 const BEGINNING: usize = 100;
 
-/// The path of a temporary file in the folder of `path`: `before`, the name of the file, `after`. A long
-/// name is cut, so that the temporary name is valid if the name is.
+/// The path of a temporary file in the folder of `path`: `before`, the name of the file, a part that no other
+/// call has, `after`. A long name is cut, so that the temporary name is valid if the name is.
 pub fn temporary_path(path: impl AsRef<Path>, before: &str, after: &str) -> PathBuf {
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    /// Containers that share a folder may have processes of one number.
+    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(process::id()));
     let path = path.as_ref();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let fits = |&(at, c): &(usize, char)| at + c.len_utf8() <= BEGINNING;
     let beginning: String = name.char_indices().take_while(fits).map(|(_, c)| c).collect();
-    path.with_file_name(format!("{before}{beginning}{after}"))
+    let unique = format!("{:016x}-{}", *PROCESS, COUNTER.fetch_add(1, Relaxed));
+    path.with_file_name(format!("{before}{beginning}.{unique}{after}"))
 }
 
 /// A new file at `temporary` with the mode of the file at `path` and, where the system permits it, its
 /// owner and group, so that replacing a private file does not publish it. If the group cannot be kept, the
-/// new group has no rights. Without a file at `path` it is a file as any other. A file that an earlier
-/// process left at `temporary` is removed.
+/// new group has no rights. Without a file at `path` it is a file as any other.
 ///
 /// # Errors
 /// If there is something else than a regular file or a link at `path`, a device, say, which a rename would
-/// replace; or if the operating system reports an error.
+/// replace; if there is anything at `temporary`; or if the operating system reports an error.
 ///
 /// ```
 /// use retrograd::nn::replacing::{create_like, temporary_path};
@@ -42,9 +49,7 @@ pub fn create_like(temporary: impl AsRef<Path>, path: impl AsRef<Path>) -> io::R
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    let _ = fs::remove_file(temporary);
     let mut options = OpenOptions::new();
-    // Never through a link that somebody else has put there.
     options.write(true).create_new(true);
     #[cfg(unix)]
     if let Ok(old) = fs::metadata(path) {

@@ -1,6 +1,7 @@
 //! The training of a language model: [`Trainer`].
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::config_error::ConfigError;
 use crate::gpt::{Gpt, Shards};
 use crate::module::Module;
 use crate::optim::{Optimizer, StepError};
@@ -121,7 +122,7 @@ impl Strategy for SingleProcess {}
 /// let optimizer = AdamW::new(&model, AdamConfig::default())?;
 /// let schedule = Schedule::WarmupCosine { lr: 1e-2, min_lr: 1e-3, warmup: 5, steps: 60 };
 /// let config = TrainerConfig { schedule, batch: 8, ..TrainerConfig::default() };
-/// let mut trainer = Trainer::new(&model, &corpus, Box::new(optimizer), config);
+/// let mut trainer = Trainer::new(&model, &corpus, Box::new(optimizer), config)?;
 ///
 /// while trainer.steps() < 60 {
 ///     let step = trainer.step()?;
@@ -144,17 +145,34 @@ pub struct Trainer<'a> {
     config: TrainerConfig,
     strategy: Arc<dyn Strategy>,
     steps: u64,
+    /// Of these, the ones that the optimiser has not taken.
+    refused: u64,
 }
 
 impl<'a> Trainer<'a> {
     /// Trains on one process. The optimiser must have been made for the model.
+    ///
+    /// # Errors
+    /// If a batch has no sequence or no shard, the maximum norm is negative or NaN, or the schedule is invalid
+    /// ([`Schedule::check`]).
     pub fn new(
         model: &'a Gpt,
         corpus: &'a Corpus,
         optimizer: Box<dyn Optimizer>,
         config: TrainerConfig,
-    ) -> Trainer<'a> {
-        Trainer { model, corpus, optimizer, config, strategy: Arc::new(SingleProcess), steps: 0 }
+    ) -> Result<Trainer<'a>, ConfigError> {
+        let TrainerConfig { batch, shards, clip, .. } = config;
+        for (what, n) in [("sequence", batch), ("shard", shards.unwrap_or(1))] {
+            if n == 0 {
+                return Err(ConfigError(format!("a batch needs at least 1 {what}, got 0")));
+            }
+        }
+        if clip.is_nan() || clip < 0.0 {
+            return Err(ConfigError(format!("the maximum norm must be at least 0, got {clip}")));
+        }
+        config.schedule.check()?;
+        let strategy = Arc::new(SingleProcess);
+        Ok(Trainer { model, corpus, optimizer, config, strategy, steps: 0, refused: 0 })
     }
 
     /// Divides the work as a strategy says. The optimiser must be for the parameters of this process.
@@ -214,6 +232,7 @@ impl<'a> Trainer<'a> {
         let shards = self.shards();
         let (loss, mut grads) = self.strategy.gradients(shards.counts(), &|i| shards.loss(i));
         self.steps += 1;
+        self.refused += 1; // until the optimiser has taken it
         let loss = f64::from(loss);
         if !loss.is_finite() {
             return Err(TrainError::Loss(loss));
@@ -226,6 +245,7 @@ impl<'a> Trainer<'a> {
         // The same text on all ranks.
         let own = |e| if let StepError::OtherRank(_, e) = e { *e } else { e };
         stepped.map_err(|e| TrainError::Optimizer(own(e)))?;
+        self.refused -= 1;
         Ok(Step { number: self.steps, loss, lr, grad_norm })
     }
 
@@ -243,19 +263,33 @@ impl<'a> Trainer<'a> {
         file.put("model", &self.model.state_dict());
         file.put("optimizer", &optimizer);
         file.note("step", &self.steps);
+        if self.refused > 0 {
+            file.note("refused_steps", &self.refused);
+        }
         Some(file)
     }
 
     /// Goes on from a checkpoint.
     ///
     /// # Errors
-    /// If it is that of another model or optimiser, or is incomplete.
+    /// If it is that of another model or optimiser, or is incomplete; then nothing has been changed.
     pub fn load(&mut self, file: &Checkpoint) -> Result<(), Box<dyn std::error::Error>> {
         let (model, whole) = (file.get("model")?, file.get("optimizer")?);
-        let steps = file.read_note("step")?;
-        self.model.load_state_dict(&model)?;
-        self.optimizer.load_state_dict(steps, &self.strategy.own_state(&whole))?;
-        self.steps = steps;
+        let steps: u64 = file.read_note("step")?;
+        let refused = match file.notes.contains_key("refused_steps") {
+            true => file.read_note("refused_steps")?,
+            false => 0,
+        };
+        let taken = steps.checked_sub(refused).ok_or_else(|| {
+            CheckpointError::Absent(format!("number of refused steps up to {steps}, but {refused}"))
+        })?;
+        let before = (self.optimizer.steps(), self.optimizer.state_dict());
+        self.optimizer.load_state_dict(taken, &self.strategy.own_state(&whole))?;
+        if let Err(e) = self.model.load_state_dict(&model) {
+            self.optimizer.load_state_dict(before.0, &before.1).expect("it is its own state");
+            return Err(e.into());
+        }
+        (self.steps, self.refused) = (steps, refused);
         Ok(())
     }
 }

@@ -275,6 +275,16 @@ impl<T: Element> Storage<T> {
     }
 }
 
+/// An empty vector with room for `len` elements.
+pub(crate) fn reserved<T>(op: &'static str, len: usize) -> Result<Vec<T>> {
+    let mut out = Vec::new();
+    out.try_reserve_exact(len).map_err(|_| {
+        let bytes = len.saturating_mul(size_of::<T>());
+        ShapeError::new(op, ErrorKind::OutOfMemory, format!("no memory for {bytes} bytes"))
+    })?;
+    Ok(out)
+}
+
 impl<T: Element> Deref for Storage<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {

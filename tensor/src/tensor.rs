@@ -10,7 +10,7 @@ use crate::par;
 use crate::settings;
 use crate::shape::{IntoShape, Shape};
 use crate::simd::{inlined, vectorized};
-use crate::storage::Storage;
+use crate::storage::{Storage, reserved};
 use crate::transpose;
 use std::sync::Arc;
 
@@ -362,12 +362,8 @@ impl<T: Element> Tensor<T> {
     #[track_caller]
     pub fn to_vec(&self) -> Vec<T> {
         let source = self.contiguous();
-        let (mut out, elements) = (Vec::new(), source.as_slice());
-        if out.try_reserve_exact(elements.len()).is_err() {
-            let text = format!("no memory for {} bytes", size_of_val(elements));
-            Err(ShapeError::new("to_vec", ErrorKind::OutOfMemory, text)).or_panic()
-        }
-        out.extend_from_slice(elements);
+        let mut out = reserved("to_vec", source.numel()).or_panic();
+        out.extend_from_slice(source.as_slice());
         out
     }
 

@@ -113,7 +113,7 @@ impl Folder {
 /// Copies a file; the copy is complete or is not there, with the mode of the file that it replaces, or of
 /// its original. It is not forced to the disk, as its original was.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    let temporary = temporary_path(to, "", &format!(".{}.tmp", std::process::id()));
+    let temporary = temporary_path(to, "", ".tmp");
     let copied = || -> io::Result<()> {
         let mut file = create_like(&temporary, if to.exists() { to } else { from })?;
         io::copy(&mut fs::File::open(from)?, &mut file)?;

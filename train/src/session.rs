@@ -60,7 +60,7 @@ impl<'a> Session<'a> {
         let optimizer = parallel.optimizer(|owned| recipe.optimizer(owned))?;
         let Recipe { batch, shards, seed, .. } = *recipe;
         let config = TrainerConfig { schedule: recipe.schedule(), batch, shards, clip: CLIP, seed };
-        let trainer = Trainer::new(&run.model, corpus, optimizer, config);
+        let trainer = Trainer::new(&run.model, corpus, optimizer, config)?;
         let trainer = trainer.with_strategy(parallel.clone());
         let (last, clock, best) = (recipe.steps, run.clock.map(Running::new), run.best);
         Ok(Session { run, text, corpus, folder, ranks, trainer, parallel, last, clock, best })

@@ -22,9 +22,9 @@ impl<T: Real> Var<T> {
 
     #[track_caller]
     fn repeat_axes(&self, op: &'static str, times: &[usize]) -> Var<T> {
-        let (shape, times) = repetitions(op, self.shape(), times).or_panic();
+        let (shape, axes) = repetitions(op, self.shape(), times).or_panic();
         let mut x = self.reshape(shape);
-        for (axis, &n) in times.iter().enumerate().filter(|&(_, &n)| n != 1) {
+        for (axis, n) in axes {
             x = x.repeat_axis(op, axis, n, false);
         }
         x

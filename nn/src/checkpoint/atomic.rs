@@ -4,7 +4,6 @@ use crate::replacing::{create_like, temporary_path};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Writes a file so that a crash leaves the old contents or the new. A file that is replaced gives
 /// the new one its mode and, where the system permits it, its owner and group. A symbolic link is
@@ -75,12 +74,10 @@ pub fn replace<D: Disk>(
     path: &Path,
     write: impl FnOnce(&mut D::File) -> io::Result<()>,
 ) -> io::Result<()> {
-    static COUNTER: AtomicU32 = AtomicU32::new(0);
     if path.file_name().is_none() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a path to a file"));
     }
-    let count = COUNTER.fetch_add(1, Relaxed);
-    let temporary = temporary_path(path, "", &format!(".{}-{count}.tmp", std::process::id()));
+    let temporary = temporary_path(path, "", ".tmp");
     let result = (|| {
         let mut file = disk.create(&temporary, path)?;
         write(&mut file)?;

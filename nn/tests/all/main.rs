@@ -35,6 +35,7 @@ mod score_rules;
 mod state;
 mod state_map;
 mod text;
+mod trainer;
 mod training_tools;
 mod variants;
 mod whole_scores;

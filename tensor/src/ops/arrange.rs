@@ -6,14 +6,14 @@ use crate::layout::Layout;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// The number of repetitions of each axis, after leading axes of size 1 were added; an error if an axis has
-/// none.
+/// The shape after leading axes of size 1 were added, and the axes that are repeated with their numbers of
+/// repetitions, 0 first: sizes are then never above those of the result. An error if an axis has no number.
 #[doc(hidden)]
 pub fn repetitions(
     op: &'static str,
     shape: &Shape,
     times: &[usize],
-) -> Result<(Shape, Vec<usize>)> {
+) -> Result<(Shape, Vec<(usize, usize)>)> {
     let missing = times.len().checked_sub(shape.rank());
     require(missing.is_some(), op, ErrorKind::Rank, || {
         format!("{times:?} has no number for every axis of {shape:?}")
@@ -23,7 +23,9 @@ pub fn repetitions(
     let repeated: Vec<usize> =
         dims.iter().zip(times).map(|(&size, &n)| size.saturating_mul(n)).collect();
     Shape::checked(op, &repeated)?;
-    Ok((Shape::checked(op, &dims)?, times.to_vec()))
+    let mut axes: Vec<_> = times.iter().copied().enumerate().filter(|&(_, n)| n != 1).collect();
+    axes.sort_by_key(|&(_, n)| n != 0);
+    Ok((Shape::checked(op, &dims)?, axes))
 }
 
 /// The shapes through which an axis is repeated: of the elements, of their repetition, and of the result.
@@ -35,13 +37,16 @@ pub fn repetition(
     n: usize,
     interleaved: bool,
 ) -> Result<[Shape; 3]> {
+    let mut dims = shape.to_vec();
+    dims[axis] = dims[axis].saturating_mul(n);
+    let result = Shape::checked(op, &dims)?;
+    if shape.numel() == 0 {
+        return Ok([[0].into(), [0].into(), result]);
+    }
     let outer: usize = shape[..axis].iter().product();
     let inner: usize = shape[axis + 1..].iter().product();
     let (before, after) =
         if interleaved { (outer * shape[axis], inner) } else { (outer, shape[axis] * inner) };
-    let mut dims = shape.to_vec();
-    dims[axis] = dims[axis].saturating_mul(n);
-    let result = Shape::checked(op, &dims)?;
     Ok([[before, 1, after].into(), [before, n, after].into(), result])
 }
 
@@ -80,9 +85,9 @@ impl<T: Element> Tensor<T> {
 
     #[track_caller]
     fn repeat_axes(&self, op: &'static str, times: &[usize]) -> Tensor<T> {
-        let (shape, times) = repetitions(op, self.shape(), times).or_panic();
+        let (shape, axes) = repetitions(op, self.shape(), times).or_panic();
         let mut x = self.reshape(shape);
-        for (axis, &n) in times.iter().enumerate().filter(|&(_, &n)| n != 1) {
+        for (axis, n) in axes {
             x = x.repeat_axis(op, axis, n, false);
         }
         x

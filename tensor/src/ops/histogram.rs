@@ -7,6 +7,7 @@ use crate::kernels::Real;
 use crate::kernels::reduce::reduce_lines;
 use crate::par;
 use crate::shape::{Axes, AxisSet};
+use crate::storage::reserved;
 use crate::tensor::Tensor;
 use std::cmp::Ordering;
 
@@ -99,8 +100,9 @@ impl<T: Real> Tensor<T> {
         }
         let chunk = Cost::SCALAR.chunk_len().max(bins);
         let parts: Vec<&[T]> = x.as_slice().chunks(chunk).collect();
-        let parts = par::map(parts.len(), chunk, Cost::SCALAR, |i| {
-            let mut counts = vec![0u64; bins];
+        let count = |i: usize| {
+            let mut counts = reserved("histc", bins).or_panic();
+            counts.resize(bins, 0u64);
             for x in parts[i] {
                 let x = x.to_f64();
                 if lo <= x && x <= hi {
@@ -109,9 +111,12 @@ impl<T: Real> Tensor<T> {
                 }
             }
             counts
-        });
-        let count = |i| parts.iter().map(|counts| counts[i]).sum::<u64>() as f64;
-        Tensor::from_vec((0..bins).map(|i| T::from_f64(count(i))).collect(), [bins])
+        };
+        Tensor::build("histc", [bins].into(), |out| {
+            let counts = par::map(parts.len(), chunk, Cost::SCALAR, count);
+            let sum = |bin| counts.iter().map(|counts| counts[bin]).sum::<u64>() as f64;
+            out.iter_mut().enumerate().for_each(|(bin, out)| *out = T::from_f64(sum(bin)));
+        })
     }
 
     /// The `q`-quantile over axes, which are removed: that part of the elements is smaller. Between two

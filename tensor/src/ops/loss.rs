@@ -11,6 +11,7 @@ use crate::par;
 use crate::settings;
 use crate::shape::Shape;
 use crate::simd::{Kernel, Lanes, inlined};
+use crate::storage::reserved;
 use crate::tensor::Tensor;
 
 /// What a loss function returns of the losses of all elements: PyTorch's `reduction`.
@@ -256,8 +257,8 @@ impl CrossEntropy {
         let classes = logits[axis];
         check_weights(classes, weights).or_panic();
         let weights = weights.map(|w| w.to_vec());
-        let mut checked =
-            Classes { targets: Vec::with_capacity(targets.numel()), classes, divisor: 0.0 };
+        let room = reserved("cross_entropy", targets.numel()).or_panic();
+        let mut checked = Classes { targets: room, classes, divisor: 0.0 };
         // The number of rows that count, or their weight.
         let mut counted = 0.0;
         for (at, t) in targets.contiguous().as_slice().iter().enumerate() {
@@ -469,7 +470,9 @@ fn losses<T: Real>(
     let weights = weights.map(Tensor::contiguous);
     let chunk = Cost::COSTLY.units_per_chunk(classes.classes);
     let mut losses = vec![0.0; rows.div_ceil(chunk)];
-    let mut of_rows = vec![T::ZERO; if each.is_some() { rows } else { 0 }];
+    let rows_kept = if each.is_some() { rows } else { 0 };
+    let mut of_rows = reserved("cross_entropy", rows_kept).or_panic();
+    of_rows.resize(rows_kept, T::ZERO);
     let (max, log_sum) = Tensor::build2("cross_entropy", [rows].into(), [rows].into(), |a, b| {
         let logits = logits.as_slice().chunks((chunk * classes.classes).max(1));
         let sums = a.chunks_mut(chunk).zip(b.chunks_mut(chunk));
