@@ -25,7 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// ([`no_grad`](crate::no_grad)), `f` is called once.
 ///
 /// # Panics
-/// In the backward pass, if `f` computes other operations or other shapes than before, or uses other variables.
+/// In the backward pass, if `f` computes other operations, shapes or results than before, or uses other variables:
+/// a captured parameter was updated between the passes, say.
 ///
 /// ```
 /// use retrograd::autograd::recompute;
@@ -50,9 +51,12 @@ pub fn recompute<T: Real>(
     let first = Id::reserve(0);
     let results = f(&inputs);
     let nodes = computed_since(first, &results);
+    if nodes.is_empty() {
+        return results;
+    }
     let (f, operations, last) = (Box::new(f), nodes.len(), Mutex::default());
-    let (level, precision) = (level(), matmul_precision());
-    let part = Arc::new(Part { f, inputs, first, operations, level, precision, last });
+    let (level, precision, sum) = (level(), matmul_precision(), checksum(&results));
+    let part = Arc::new(Part { f, inputs, first, operations, level, precision, sum, last });
     for (at, node) in nodes.iter().enumerate() {
         node.replace_rule(|rule| {
             let inputs = node.inputs().iter().map(Input::id).collect();
@@ -78,7 +82,7 @@ impl<T: Real> Var<T> {
     }
 }
 
-const HINT: &str = " in the backward pass (hint: the closure must compute the same again, from the same variables)";
+const HINT: &str = " in the backward pass (hint: the closure must compute the same again, from variables of the same values)";
 
 type Closure<T> = dyn Fn(&[Var<T>]) -> Vec<Var<T>> + Send + Sync;
 
@@ -92,6 +96,8 @@ struct Part<T: Real> {
     operations: usize,
     level: Level,
     precision: MatmulPrecision,
+    /// Of the results.
+    sum: u64,
     /// The operations of the last run after the first. Those of the first run refer to this value, and it not to them.
     last: Mutex<Vec<Arc<Node<T>>>>,
 }
@@ -119,13 +125,26 @@ fn computed_since<T: Real>(first: Id, results: &[Var<T>]) -> Vec<Arc<Node<T>>> {
     found
 }
 
+/// A number that depends on every element. Any NaN is the same one.
+fn checksum<T: Real>(results: &[Var<T>]) -> u64 {
+    let mut sum = 0u64;
+    for result in results {
+        for (x, weight) in result.value().contiguous().as_slice().iter().zip((1..).step_by(2)) {
+            let x = if x.is_nan() { f64::NAN } else { x.to_f64() };
+            sum = sum.wrapping_add(x.to_bits().wrapping_mul(weight));
+        }
+        sum = sum.rotate_left(1);
+    }
+    sum
+}
+
 impl<T: Real> Part<T> {
-    /// Runs the closure again, in the settings of the first run.
-    fn run(&self) -> Vec<Arc<Node<T>>> {
+    /// Runs the closure again, in the settings of the first run: its operations, and the checksum of its results.
+    fn run(&self) -> (Vec<Arc<Node<T>>>, u64) {
         let first = Id::reserve(0);
         let record = || with_grad_enabled(true, || (self.f)(&self.inputs));
         let results = with_level(self.level, || with_matmul_precision(self.precision, record));
-        computed_since(first, &results)
+        (computed_since(first, &results), checksum(&results))
     }
 }
 
@@ -136,10 +155,11 @@ impl<T: Real> Recomputed<T> {
         let kept = locked().get(self.at).cloned().and_then(|node| self.rule_of(&node, cx));
         kept.unwrap_or_else(|| {
             // Without a lock: while this thread waits for work of the closure, it may be in another pass.
-            let nodes = self.part.run();
+            let (nodes, sum) = self.part.run();
             let (is, was) = (nodes.len(), self.part.operations);
             assert!(is == was, "recompute: {is} operations instead of {was}{HINT}");
             let rule = self.rule_of(&nodes[self.at], cx);
+            assert!(sum == self.part.sum, "recompute: other results than before{HINT}");
             *locked() = nodes;
             rule.expect("recompute: the closure runs a backward pass now, and did not before")
         })

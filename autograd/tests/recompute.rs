@@ -216,6 +216,7 @@ fn another_computation_is_an_error() {
         (|x, y| x.mul(y).sin(), "`sin [2]` instead of `exp [2]`"),
         (|x, y| x.mul(&y.unsqueeze(1).detach()).exp(), "`exp [2, 2]` instead of `exp [2]`"),
         (|x, _| x.mul(x).exp(), "`mul [2]` instead of `mul [2]`"),
+        (|x, y| x.mul(&y.with_value(Tensor::full([2], 3.0))).exp(), "other results than before"),
     ] {
         let found = error(second);
         assert!(found.contains(text) && found.contains(hint), "{found}");

@@ -5,6 +5,7 @@ mod conformance;
 mod doc_examples;
 mod element_types;
 mod exports;
+mod failures;
 mod from_pytorch;
 mod learns;
 mod numpy_files;
