@@ -84,7 +84,8 @@ const kit = (() => {
     }
     return found;
   }
-  const address = state => "#" + Object.entries(state).map(([k, v]) => `${k}=${encodeURIComponent(v)}`).join("&");
+  // The address of the page, with changes.
+  const address = changes => "#" + Object.entries({ ...state, ...changes }).map(([k, v]) => `${k}=${encodeURIComponent(v)}`).join("&");
   // Changes some values; null removes one. The back button restores the previous state if `remember`.
   function set(changes, remember = false) {
     const before = state;
@@ -93,7 +94,7 @@ const kit = (() => {
       if (value === null || value === undefined) delete state[key]; else state[key] = String(value);
     }
     if (Object.keys({ ...before, ...state }).every(k => before[k] === state[k])) return;
-    if (!testing) try { history[remember ? "pushState" : "replaceState"](null, "", address(state)); } catch { /* too many changes */ }
+    if (!testing) try { history[remember ? "pushState" : "replaceState"](null, "", address()); } catch { /* too many changes */ }
     for (const listener of listeners) listener(state, before);
   }
   const get = (key, otherwise) => state[key] ?? otherwise;
@@ -182,56 +183,11 @@ const kit = (() => {
     } }, "light / dark");
   }
 
-  // Functions that list what can be found: {name, note, state}. The state is that of the address; `at` names a panel.
-  const lists = [() => panels.map(({ id, title }) => ({ name: title, note: "part of this page", state: { at: id } }))];
-  const findable = list => lists.push(list);
-  const MOST_FOUND = 12;
-  function search() {
-    const input = h("input", { type: "search", id: "search", placeholder: "Search", "aria-label": "Search this page", oninput: find, onfocus: find });
-    const found = h("div", { class: "found", hidden: true, "aria-live": "polite", onmousedown: e => e.preventDefault() });
-    const link = ({ name, note, state: changes }) => h("a", { href: address({ ...state, ...changes }), onclick(event) {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      found.hidden = true;
-      set(changes, true);
-      const target = document.getElementById(changes.at);
-      target.tabIndex = -1;
-      target.focus({ preventScroll: true });
-      target.scrollIntoView();
-    } }, name, " ", h("span", { class: "soft small" }, note));
-    function find() {
-      const words = input.value.toLowerCase().split(/\s+/).filter(word => word), first = one => one.name.toLowerCase().startsWith(words[0]);
-      const all = words.length ? lists.flatMap(list => list()).filter(one => words.every(word => `${one.name} ${one.note}`.toLowerCase().includes(word))) : [];
-      all.sort((a, b) => first(b) - first(a));
-      const rest = all.length - MOST_FOUND;
-      found.hidden = !words.length;
-      found.replaceChildren(...all.slice(0, MOST_FOUND).map(link), ...rest > 0 || !all.length ? [h("p", { class: "soft small" }, rest > 0 ? `and ${count(rest)} more` : "nothing found")] : []);
-    }
-    const element = h("div", { class: "search", role: "search", onkeydown(e) { if (e.key === "Escape") { input.focus(); found.hidden = true; } if (e.key === "Enter" && e.target === input) found.querySelector("a")?.click(); } }, input, found);
-    element.addEventListener("focusout", e => { if (!element.contains(e.relatedTarget)) found.hidden = true; });
-    test("everything that can be found has a link that leads to it", () => {
-      const all = lists.flatMap(list => list()), stride = Math.ceil(all.length / 200);
-      for (let i = 0; i < all.length; i += stride) {
-        input.value = `${all[i].name} ${all[i].note}`;
-        find();
-        const wanted = address({ ...state, ...all[i].state }), links = [...found.querySelectorAll("a")];
-        assert(document.getElementById(all[i].state.at), `${all[i].name} is in no part of the page`);
-        assert(links.length === MOST_FOUND || links.some(a => a.getAttribute("href") === wanted), `${all[i].name} is not found`);
-      }
-      input.value = "no such name";
-      find();
-      assert(found.textContent === "nothing found", found.textContent);
-      input.value = "";
-      find();
-      return Math.ceil(all.length / stride);
-    });
-    return element;
-  }
   // The document: a title, a line below it, what is beside it, and panels.
   function page(title, subtitle, sections) {
     const nav = sections.length > 1 ? contents() : null;
     return h("div", { class: "page" },
-      h("header", {}, h("div", { class: "titles" }, h("h1", {}, title), h("p", { class: "soft small" }, subtitle)), panels.length ? search() : null, themeButton()),
+      h("header", {}, h("div", { class: "titles" }, h("h1", {}, title), h("p", { class: "soft small" }, subtitle)), panels.length ? kit.search() : null, themeButton()),
       nav, sections);
   }
   const fail = sentence => document.body.replaceChildren(h("div", { class: "page" },
@@ -730,6 +686,6 @@ const kit = (() => {
     if (isTest) setTimeout(selftest, 50);
   }
 
-  return { h, s, fill, number, quantity, bytes, seconds, percent, count, ticks, set, get, on, showTip, hideTip, tooltip, panel, findable, page, fail, data,
+  return { h, s, fill, number, quantity, bytes, seconds, percent, count, ticks, set, get, on, showTip, hideTip, tooltip, panel, panels, address, page, fail, data,
     drawn, redraw, onFrame, color, ramp, rgb, inkOn, isDark, scale, textWidth, lineChart, heatMap, histogram, table, tree, slider, facts, test, assert, guarded, start };
 })();

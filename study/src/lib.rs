@@ -23,8 +23,8 @@
 //!
 //! A [`Page`] is data and the script that draws it: an HTML file that contains everything it needs. It opens from
 //! disk in any current browser, without a server and without a network, and can be sent by mail. All pages share
-//! the styles and functions of `assets/kit.css` and `assets/kit.js`: charts, tables, trees, tooltips, light and
-//! dark colours, the state of the page in its address, and a test of itself.
+//! the styles of `assets/kit.css` and the functions of `assets/kit.js`: charts, tables, trees, tooltips, light and
+//! dark colours, the state of the page in its address, and a test of itself. `assets/search.js` adds the search.
 #![forbid(unsafe_code)]
 
 pub mod attention;

@@ -8,6 +8,7 @@ use std::path::Path;
 
 const KIT_STYLE: &str = include_str!("../assets/kit.css");
 const KIT_SCRIPT: &str = include_str!("../assets/kit.js");
+const SEARCH_SCRIPT: &str = include_str!("../assets/search.js");
 
 /// An HTML file that contains data and the script that draws it.
 ///
@@ -35,7 +36,7 @@ impl Page {
     /// `null`.
     pub fn new<D: Serialize + ?Sized>(title: &str, data: &D) -> Page {
         let data = serde_json::to_string(data).map_err(|e| e.to_string());
-        let (styles, scripts) = (vec![KIT_STYLE], vec![KIT_SCRIPT]);
+        let (styles, scripts) = (vec![KIT_STYLE], vec![KIT_SCRIPT, SEARCH_SCRIPT]);
         Page { title: title.to_string(), data, styles, scripts, module: None }
     }
 
@@ -114,7 +115,7 @@ impl Page {
 /// Writes a file by renaming a complete one, so that readers never see a part of it. A loss of power may
 /// lose the file, which is no loss: a program can make the page again.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let partial = temporary_path(path, ".", &format!(".{}.partial", std::process::id()));
+    let partial = temporary_path(path, ".", ".partial");
     let written = create_like(&partial, path)
         .and_then(|mut file| file.write_all(content))
         .and_then(|()| fs::rename(&partial, path));

@@ -89,7 +89,7 @@ fn the_gallery_passes_its_tests() {
         files.filter(|path| path.extension().is_some_and(|e| e == "html")).collect();
     let bytes: u64 = pages.iter().map(|page| page.metadata().unwrap().len()).sum();
     assert!(pages.len() >= 7 && bytes < 1_500_000, "{} pages, {bytes} bytes", pages.len());
-    let kit = include_str!("../../assets/kit.js");
+    let kit = concat!(include_str!("../../assets/kit.js"), include_str!("../../assets/search.js"));
     for page in pages {
         // docs/pictures.py makes them again.
         let html = std::fs::read_to_string(&page).unwrap();
