@@ -92,7 +92,7 @@ parts.start(data => {
     assert(done === 2, "it is not done again");
   });
   test("every part was used", ({ assert }) => {
-    const rest = Object.keys(kit).filter(name => !used.has(name) && name !== "fail");
+    const rest = Object.keys(kit).filter(name => !used.has(name) && !["fail", "panels", "address", "search"].includes(name));
     assert(rest.length === 0, `not in the gallery: ${rest.join(", ")}`);
   });
   parts.findable(() => data.numbers.map((_, i) => ({ name: `number ${i}`, note: "of the data", state: { number: i, at: "maps" } })));
