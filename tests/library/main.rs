@@ -11,3 +11,4 @@ mod learns;
 mod numpy_files;
 mod parity;
 mod pretrained;
+mod programs;
