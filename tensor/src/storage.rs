@@ -285,6 +285,14 @@ pub(crate) fn reserved<T>(op: &'static str, len: usize) -> Result<Vec<T>> {
     Ok(out)
 }
 
+/// A vector of `len` elements that are `x`; panics if there is no memory.
+#[track_caller]
+pub(crate) fn filled<T: Clone>(op: &'static str, len: usize, x: T) -> Vec<T> {
+    let mut out = reserved(op, len).or_panic();
+    out.resize(len, x);
+    out
+}
+
 impl<T: Element> Deref for Storage<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {

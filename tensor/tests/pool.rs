@@ -236,4 +236,13 @@ fn a_failed_allocation_is_an_error() {
     assert!(alive.to_vec().iter().all(|&x| x == 3.0));
     drop(other);
     pool_clear();
+    // Positions by index, which are not from the pool either: 640 MB besides an operand and a sum of 320 MB.
+    let (long, one) = (Tensor::<f32>::zeros([80 << 20]), Tensor::from([1.0f32]));
+    let old = limit(pages * 4096 + (1000 << 20));
+    let sum = retrograd_support::panics::catch(|| long.index_add(0, &Tensor::from([7i64]), &one));
+    limit(old);
+    let text = sum.unwrap_err().downcast::<String>().unwrap();
+    assert_eq!(*text, "index_add: no memory for 671088648 bytes");
+    drop(long);
+    pool_clear();
 }

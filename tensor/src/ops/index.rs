@@ -13,6 +13,7 @@ use crate::loop_nest::LoopNest;
 use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::shape::Shape;
+use crate::storage::filled;
 use crate::tensor::Tensor;
 
 /// Slices of fewer elements than this are added one after the other.
@@ -222,7 +223,8 @@ impl<T: Real> Tensor<T> {
         let mut out = self.clone();
         let inner = self.shape()[axis + 1..].iter().product();
         let src = src.contiguous();
-        add_rows(out.make_mut(), self.shape()[axis], inner, rows.as_slice(), src.as_slice());
+        let len = self.shape()[axis];
+        add_rows("index_add", out.make_mut(), len, inner, rows.as_slice(), src.as_slice());
         observe::end(call, || added("index_add", &out, &src));
         out
     }
@@ -251,7 +253,8 @@ impl<T: Real> Tensor<T> {
         let call = observe::begin();
         let mut out = Tensor::zeros([rows, width]);
         let grad = grad.contiguous();
-        add_rows(out.make_mut(), rows, width, picks.as_slice(), grad.as_slice());
+        let (to, picks) = (out.make_mut(), picks.as_slice());
+        add_rows("embedding_vjp", to, rows, width, picks, grad.as_slice());
         observe::end(call, || added("embedding_vjp", &out, &grad));
         out
     }
@@ -321,7 +324,15 @@ pub(super) fn added<T: Real>(
 
 /// `out[o, rows[i], :] += src[o, i, :]` for row-major `out[_, len, inner]`.
 #[inline(never)]
-fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[i64], src: &[T]) {
+#[track_caller]
+fn add_rows<T: Real>(
+    op: &'static str,
+    out: &mut [T],
+    len: usize,
+    inner: usize,
+    rows: &[i64],
+    src: &[T],
+) {
     if src.is_empty() {
         return;
     }
@@ -349,14 +360,14 @@ fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[i64], src:
         return;
     }
     // The positions of each destination, ascending, one destination after the other.
-    let mut ends = vec![0; len + 1];
+    let mut ends = filled(op, len + 1, 0);
     for &r in rows {
         ends[r as usize + 1] += 1;
     }
     for r in 0..len {
         ends[r + 1] += ends[r];
     }
-    let mut order = vec![0; rows.len()];
+    let mut order = filled(op, rows.len(), 0);
     for (at, &r) in rows.iter().enumerate() {
         order[ends[r as usize]] = at;
         ends[r as usize] += 1;

@@ -42,8 +42,8 @@ fn repetitions_equal_those_element_by_element() {
     let (many, empty) = (1 << 40, Tensor::<f32>::zeros([0, 1 << 40]));
     assert_eq!(*empty.repeat_interleave(0, many).shape(), [0, 1 << 40]);
     assert_eq!(*empty.repeat(&[many, 1]).shape(), [0, 1 << 40]);
-    let x = Tensor::<f32>::zeros([1, 4]);
-    assert_eq!(*x.repeat(&[many, 1 << 22, 0]).shape(), [many, 1 << 22, 0]);
+    let row = Tensor::<f32>::zeros([1, 4]);
+    assert_eq!(*row.repeat(&[many, 1 << 22, 0]).shape(), [many, 1 << 22, 0]);
     assert_eq!(Tensor::scalar(7i64).repeat(&[2, 2]), Tensor::from([[7, 7], [7, 7]]));
     assert_eq!(Tensor::scalar(7i64).tile(&[]).item(), 7);
     assert_eq!(*x.tile(&[2]).shape(), [2, 3, 8]);

@@ -11,6 +11,7 @@ use crate::matrix::MatMut;
 use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::shape::Shape;
+use crate::storage::filled;
 use crate::tensor::Tensor;
 
 /// The gradients of [`forward`](super::forward()).
@@ -179,7 +180,8 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
     /// The gradients of the operands of the rules, before any is added.
     fn zeros(&self) -> Vec<Vec<T>> {
         let sizes = self.options.rules.iter().flat_map(|rule| rule.sizes());
-        sizes.map(|n| vec![T::ZERO; self.sizes.batch * self.sizes.heads * n]).collect()
+        let heads = self.sizes.batch * self.sizes.heads;
+        sizes.map(|n| filled("attention_vjp", heads * n, T::ZERO)).collect()
     }
 
     /// Writes the gradients of queries `[B·Lq, H·Dk]`, keys `[B·Lk, Hk·Dk]` and values
