@@ -2,14 +2,19 @@
 //! thread often runs a task of another one.
 
 use rayon::prelude::*;
-use retrograd_autograd::{Gradients, Var, grad_enabled, no_grad, sharded, with_grad_enabled};
+use retrograd_autograd::{Gradients, InputGrads, Op, Var};
+use retrograd_autograd::{grad_enabled, no_grad, sharded, with_grad_enabled};
+use retrograd_support::panics::{catch, message};
+use retrograd_tensor::observe::{Event, Observer};
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::settings::{level, with_level};
+use retrograd_tensor::settings::{level, with_level, with_observer};
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::{MatmulPrecision, Tensor, matmul_precision, with_matmul_precision};
 use retrograd_tensor::{par, with_threads};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
 
 const WIDTH: usize = 192;
 /// A number of rows for which products are partitioned into many tasks.
@@ -163,4 +168,103 @@ fn shards_without_targets_return_their_own_loss() {
     assert_eq!((loss, gradients.get(&w).unwrap().item()), (0.0, 0.0));
     let (loss, _) = sharded(&[0, 0], |_| w.mul_scalar(f64::NAN));
     assert!(loss.is_nan());
+}
+
+/// Panics at an event and all later ones.
+struct Panics(AtomicUsize);
+
+impl Observer for Panics {
+    fn event(&self, _: &Event<'_>) {
+        let left = self.0.fetch_update(Relaxed, Relaxed, |n| Some(n.saturating_sub(1)));
+        assert!(left != Ok(0), "observer");
+    }
+}
+
+/// A panic of a loss, the rule of an operation, or an observer reaches the caller, and later steps have the same bits.
+#[test]
+fn steps_after_a_panic_have_the_same_bits() {
+    let model = Model::new(FEW, 4);
+    let step = |loss: &(dyn Fn(usize) -> Var + Sync)| {
+        let (loss, gradients) = sharded(&[FEW; 4], loss);
+        (loss.to_bits(), model.bits(&gradients))
+    };
+    let whole = || step(&|i| model.loss(i));
+    let want = whole();
+    let in_loss = |i| {
+        assert!(i != 2, "loss");
+        model.loss(i)
+    };
+    let in_rule = |i: usize| {
+        let x = model.loss(i);
+        Var::from_op(const { &Op::new("fails", &["x"]) }, x.value().clone(), [&x], |[x]| {
+            let x = x.slot();
+            move |_, g| {
+                assert!(i != 2, "rule");
+                InputGrads::of(&x, || g.clone())
+            }
+        })
+    };
+    for threads in [1, 3, 8] {
+        with_threads(threads, || {
+            let text = |f: &dyn Fn()| message(catch(f).expect_err("a panic"));
+            for _ in 0..10 {
+                assert_eq!(text(&|| drop(step(&in_loss))), "loss");
+                assert_eq!(text(&|| drop(step(&in_rule))), "rule");
+                assert!(whole() == want, "{threads} threads");
+            }
+            let observed = |n: usize| {
+                let observer = Arc::new(Panics(n.into()));
+                catch(|| with_observer(observer, whole)).map_err(message)
+            };
+            for n in (0..).step_by(7) {
+                match observed(n) {
+                    Ok(seen) => {
+                        assert!(seen == want && n > 100, "{threads} threads, {n} events");
+                        break;
+                    }
+                    Err(text) => assert_eq!(text, "observer", "event {n}"),
+                }
+                assert!(whole() == want, "{threads} threads, event {n}");
+            }
+        });
+    }
+}
+
+/// As in an executor of asynchronous tasks: parts of a step run on threads that come and go.
+#[test]
+fn a_step_may_move_between_threads() {
+    let model = Model::new(MANY, 4);
+    let want: Vec<_> = (0..4).map(|i| model.step(i)).collect();
+    let pause = || {
+        let mut polled = false;
+        std::future::poll_fn(move |_| match std::mem::replace(&mut polled, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+    };
+    let task = |i: usize| {
+        let model = &model;
+        Box::pin(async move {
+            let loss = model.loss(i);
+            pause().await;
+            let mut bits = vec![loss.item().to_bits()];
+            let gradients = loss.backward();
+            pause().await;
+            bits.extend(model.bits(&gradients));
+            bits
+        })
+    };
+    let mut tasks: Vec<_> = (0..4).map(task).collect();
+    for _ in 0..2 {
+        std::thread::scope(|s| {
+            for task in &mut tasks {
+                let mut poll = || task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                s.spawn(move || assert!(poll().is_pending()));
+            }
+        });
+    }
+    for (task, want) in tasks.iter_mut().zip(want) {
+        let ended = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(ended == Poll::Ready(want));
+    }
 }

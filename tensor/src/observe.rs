@@ -35,6 +35,7 @@ use crate::shape::Shape;
 use std::any::Any;
 use std::cell::Cell;
 use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -138,6 +139,16 @@ struct Scope {
     is_isolated: bool,
     /// Whether parallel regions are reported for its observer.
     sees_regions: bool,
+}
+
+impl Scope {
+    fn tell(&self, event: &Event<'_>) {
+        if !std::thread::panicking() {
+            return self.observer.event(event);
+        }
+        // While a panic drops tensors, another one would abort the process.
+        drop(catch_unwind(AssertUnwindSafe(|| self.observer.event(event))));
+    }
 }
 
 /// The scopes that have not ended.
@@ -265,13 +276,13 @@ fn tell(event: &Event<'_>) {
     let _restore = Restore(CURRENT.replace(Some(ObserverId::NONE)));
     let (mut next, mut is_isolated) = (scope.as_ref(), false);
     while let Some(scope) = next {
-        scope.observer.event(event);
+        scope.tell(event);
         (next, is_isolated) = (scope.outer.as_ref(), scope.is_isolated);
     }
     let process = if is_isolated { None } else { of_process() };
     let mut next = process.as_ref();
     while let Some(scope) = next {
-        scope.observer.event(event);
+        scope.tell(event);
         next = scope.outer.as_ref();
     }
 }
