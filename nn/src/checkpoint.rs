@@ -92,12 +92,18 @@ impl Checkpoint {
 
     /// Adds a state dict under a prefix: names become `prefix.name`, or stay as they are if the
     /// prefix is empty.
+    ///
+    /// # Panics
+    /// If there is a tensor of one of these names already.
+    #[track_caller]
     pub fn put<T: Storable>(&mut self, prefix: &str, dict: &StateDict<T>) {
         for (name, value) in dict {
             let name = match prefix {
                 "" => name.clone(),
                 _ => format!("{prefix}.{name}"),
             };
+            let taken = self.tensors.contains_key(&name);
+            assert!(!taken, "checkpoint: there are two tensors named {name}");
             self.tensors.insert(name, T::wrap(value.clone()));
         }
     }

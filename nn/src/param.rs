@@ -79,7 +79,7 @@ impl<T: Real> Param<T> {
         self.check_reentry(method);
         let leaf = locked(|| self.0.leaf.try_write(), || self.0.leaf.write());
         self.0.writer.store(this_thread(), Relaxed);
-        WriteGuard { leaf, writer: &self.0.writer }
+        WriteGuard { leaf, param: &self.0 }
     }
 
     /// The parameter as a variable: a leaf, or a constant while it is frozen.
@@ -143,7 +143,7 @@ impl<T: Real> Param<T> {
     /// the model.
     ///
     /// # Panics
-    /// If `f` changes the shape, or within [`Param::update`] of the same parameter.
+    /// If `f` changes the shape, and then all elements are NaN; or within [`Param::update`] of the same parameter.
     #[track_caller]
     pub fn update<R>(&self, f: impl FnOnce(&mut Tensor<T>) -> R) -> R {
         let mut leaf = self.write("update");
@@ -235,7 +235,7 @@ fn locked<G>(try_lock: impl Fn() -> TryLockResult<G>, lock: impl FnOnce() -> Loc
 /// The lock of a parameter, held for writing.
 struct WriteGuard<'a, T: Real> {
     leaf: RwLockWriteGuard<'a, Var<T>>,
-    writer: &'a AtomicU64,
+    param: &'a Inner<T>,
 }
 
 impl<T: Real> Deref for WriteGuard<'_, T> {
@@ -254,7 +254,12 @@ impl<T: Real> DerefMut for WriteGuard<'_, T> {
 /// Clears the writer, also during a panic, before the lock, a field, is released.
 impl<T: Real> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
-        self.writer.store(0, Relaxed);
+        // The old value is gone: a copy of it would make every update one of a copy.
+        if *self.leaf.shape() != self.param.shape {
+            let nan = Tensor::scalar(T::from_f64(f64::NAN));
+            *self.leaf.leaf_value_mut() = nan.broadcast_to(self.param.shape);
+        }
+        self.param.writer.store(0, Relaxed);
     }
 }
 

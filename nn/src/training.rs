@@ -12,6 +12,8 @@ use crate::text::{Batch, Corpus, TextMetrics, Window};
 use retrograd_autograd::{Gradients, Var, no_grad, sharded};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Key;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -263,17 +265,40 @@ impl<'a> Trainer<'a> {
         file.put("model", &self.model.state_dict());
         file.put("optimizer", &optimizer);
         file.note("step", &self.steps);
+        file.note("trainer", &self.settings());
         if self.refused > 0 {
             file.note("refused_steps", &self.refused);
         }
         Some(file)
     }
 
-    /// Goes on from a checkpoint.
+    /// What batches, shards, gradients and dropout of the next steps depend on.
+    fn settings(&self) -> BTreeMap<&str, Value> {
+        let TrainerConfig { batch, shards, clip, seed, .. } = self.config;
+        let values = [json!(batch), json!(shards), json!(clip), json!(seed)];
+        ["batch", "shards", "clip", "seed"].into_iter().zip(values).collect()
+    }
+
+    /// Goes on from a checkpoint. The schedule may be another one.
     ///
     /// # Errors
-    /// If it is that of another model or optimiser, or is incomplete; then nothing has been changed.
+    /// If it is that of another model, optimiser or configuration, or is incomplete; then nothing has been changed.
     pub fn load(&mut self, file: &Checkpoint) -> Result<(), Box<dyn std::error::Error>> {
+        // Those of earlier versions lack it.
+        if file.notes.contains_key("trainer") {
+            let saved: BTreeMap<String, Value> = file.read_note("trainer")?;
+            let of = |name: &str| saved.get(name).unwrap_or(&Value::Null);
+            let own = self.settings();
+            let differing: Vec<String> = own
+                .iter()
+                .filter(|&(name, value)| of(name) != value)
+                .map(|(name, value)| format!("{name}: {}, not {value}", of(name)))
+                .collect();
+            if !differing.is_empty() {
+                let why = format!("another configuration has been saved: {}", differing.join(", "));
+                return Err(ConfigError(why).into());
+            }
+        }
         let (model, whole) = (file.get("model")?, file.get("optimizer")?);
         let steps: u64 = file.read_note("step")?;
         let refused = match file.notes.contains_key("refused_steps") {

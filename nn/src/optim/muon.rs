@@ -255,30 +255,38 @@ impl<T: Real> Optimizer<T> for Muon<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
         let _span = par::span("muon");
         self.check(grads)?;
+        // What takes most memory is first: if there is none, nothing has changed.
+        let updates = self.updates(grads);
+        let hidden: Vec<_> = self.matrices.iter().flat_map(|all| all.iter()).collect();
+        let hidden: Vec<_> = hidden.iter().map(|slot| &slot.param).collect();
+        // Copies what graphs share.
+        Param::update_all(&hidden, |weights| {
+            for w in weights {
+                w.make_mut();
+            }
+        });
         if let Some(rest) = &mut self.rest {
             rest.step(grads)?;
         }
-        let updates = self.updates(grads);
         let _span = par::span("weights");
         let lr = self.config.lr;
         let scales: Vec<f64> =
             updates.iter().map(|(u, _)| self.scale(u.size(0), u.size(1))).collect();
-        let mut updates = updates.into_iter().zip(scales);
         let Some(matrices) = &mut self.matrices else { return Ok(()) };
-        let (mut params, mut steps) = (Vec::new(), Vec::new());
-        matrices.step_each(grads, |slot, _| {
-            let ((update, average), scale) = updates.next().expect("one per trained matrix");
-            slot.state[0] = average;
-            params.push(slot.param.clone());
-            let decayed = Decayed { keep: 1.0 - lr * slot.weight_decay, rate: lr * scale };
-            steps.push((decayed, update));
-        })?;
-        Param::update_all(&params.iter().collect::<Vec<_>>(), |weights| {
-            let items = weights.into_iter().zip(&steps);
-            let items = items.map(|(w, (op, update))| Item { op: *op, w: [w], r: [update] });
+        let trained: Vec<_> = matrices.iter().filter(|slot| slot.param.is_trainable()).collect();
+        let params: Vec<&Param<T>> = trained.iter().map(|slot| &slot.param).collect();
+        Param::update_all(&params, |weights| {
+            let items = weights.into_iter().zip(trained).zip(updates.iter().zip(scales));
+            let items = items.map(|((w, slot), ((update, _), scale))| {
+                let op = Decayed { keep: 1.0 - lr * slot.weight_decay, rate: lr * scale };
+                Item { op, w: [w], r: [update] }
+            });
             update_all("muon", items.collect());
         });
-        Ok(())
+        let mut averages = updates.into_iter().map(|(_, average)| average);
+        matrices.step_each(grads, |slot, _| {
+            slot.state[0] = averages.next().expect("one per trained matrix");
+        })
     }
 
     fn check(&self, grads: &Gradients<T>) -> Result<(), StepError> {

@@ -33,6 +33,12 @@ pub struct ParamState<T: Real, const N: usize> {
     pub steps: u64,
 }
 
+impl<T: Real, const N: usize> ParamState<T, N> {
+    fn count(&mut self) {
+        self.steps = self.steps.saturating_add(1);
+    }
+}
+
 /// The parameters of an optimiser, each with `N` state tensors of its shape: what the optimisers of
 /// this module are written with.
 ///
@@ -147,7 +153,6 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
         let (mut params, mut rest) = (Vec::new(), Vec::new());
         for slot in self.slots.iter_mut().filter(|s| s.param.is_trainable()) {
             let op = rule(slot);
-            slot.steps = slot.steps.saturating_add(1);
             params.push(&slot.param);
             let g = grads.by_id(slot.param.id()).expect("checked above");
             rest.push((op, &mut slot.state, g));
@@ -160,6 +165,8 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
             });
             update_all(name, items.collect());
         });
+        // After what can fail for lack of memory.
+        self.slots.iter_mut().filter(|s| s.param.is_trainable()).for_each(ParamState::count);
         self.steps = self.steps.saturating_add(1);
         Ok(())
     }
@@ -178,7 +185,7 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
         for slot in self.slots.iter_mut().filter(|s| s.param.is_trainable()) {
             let g = grads.by_id(slot.param.id()).expect("checked above");
             f(slot, g);
-            slot.steps = slot.steps.saturating_add(1);
+            slot.count();
         }
         self.steps = self.steps.saturating_add(1);
         Ok(())

@@ -367,6 +367,11 @@ fn invalid_names_and_notes_are_rejected() {
     let text = file.save(&path).unwrap_err().to_string();
     assert_eq!(text, format!("{}: a tensor cannot be named __metadata__", path.display()));
     assert_eq!(fs::read(&path).unwrap(), before);
+    let mut file = Checkpoint::new();
+    let one = |name: &str| StateDict::from([(name.to_string(), Tensor::<f32>::ones([1]))]);
+    file.put("a", &one("b.c"));
+    let text = panic_text(|| file.put("a.b", &one("c")));
+    assert_eq!(text, "checkpoint: there are two tensors named a.b.c");
     // A name of a megabyte is valid.
     let long = "x".repeat(1 << 20);
     let mut file = Checkpoint::new();

@@ -376,6 +376,16 @@ fn later_changes_of_a_parameter_do_not_affect_a_graph() {
     assert_eq!(layer.weight.value().to_vec(), [100.0, 100.0]);
     let text = panic_text(|| layer.weight.update(|w| *w = Tensor::zeros([3])));
     assert_eq!(text, "update: [1, 2] has become [3]");
+    // The old value is lost, and nothing is computed with another shape.
+    let is_lost = || layer.weight.value().to_vec().iter().all(|x: &f64| x.is_nan());
+    assert!(*layer.weight.value().shape() == [1, 2] && is_lost());
+    let fails = |mut values: Vec<&mut Tensor<f64>>| {
+        *values[0] = Tensor::zeros([3]);
+        panic!("in the closure")
+    };
+    layer.weight.set(Tensor::from([[2.0, 3.0]]));
+    assert_eq!(panic_text(|| Param::update_all(&[&layer.weight], fails)), "in the closure");
+    assert!(*layer.weight.value().shape() == [1, 2] && is_lost());
 }
 
 /// It is the operation with the next key of the pass, and nothing in evaluation.

@@ -5,8 +5,13 @@ use retrograd_autograd::{Backprop, Gradients};
 use retrograd_nn::checkpoint::Checkpoint;
 use retrograd_nn::optim::*;
 use retrograd_nn::{ConfigError, Module, Param, Pass, Visitor};
+use retrograd_support::panics::catch;
+use retrograd_tensor::observe::{Event, Observer};
 use retrograd_tensor::random::Rng;
+use retrograd_tensor::settings::with_observer;
 use retrograd_tensor::{Real, Tensor};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A matrix and a vector.
 #[derive(Debug)]
@@ -190,6 +195,43 @@ fn a_step_updates_all_parameters_or_none() {
         if name == "sgd" {
             optimizer.step(&all_equal(&model, f32::MAX.into())).unwrap();
             model.load_state_dict(&two::<f32>().state_dict()).unwrap();
+        }
+    }
+}
+
+/// Panics at one of the allocations, as if there were no memory for it.
+struct NoMemory(AtomicUsize);
+
+impl Observer for NoMemory {
+    fn event(&self, event: &Event<'_>) {
+        let is_last = matches!(event, Event::Allocated { .. }) && self.0.fetch_sub(1, Relaxed) == 0;
+        assert!(!is_last, "no memory");
+    }
+}
+
+#[test]
+fn a_step_without_memory_changes_nothing() {
+    for i in 0..=NAMES.len() {
+        for allocation in 0.. {
+            let model = two::<f32>();
+            let mut all = every(&model);
+            all.push(("muon", Box::new(Muon::new(&model, MuonConfig::default()).unwrap())));
+            let (name, mut optimizer) = all.swap_remove(i);
+            optimizer.step(&both(&model, 1)).unwrap();
+            let seen = |o: &dyn Optimizer<f32>| {
+                (state_bits(&model), dict_bits(&o.state_dict()), o.steps())
+            };
+            let (before, grads) = (seen(&*optimizer), both(&model, 2));
+            // As a graph or a checkpoint shares them, so that they are copied.
+            let shared = (model.state_dict(), optimizer.state_dict());
+            let fails = Arc::new(NoMemory(allocation.into()));
+            let ended = catch(|| with_observer(fails, || optimizer.step(&grads)));
+            drop(shared);
+            if ended.is_ok() {
+                assert!(allocation >= if name == "muon" { 20 } else { 2 }, "{name} {allocation}");
+                break;
+            }
+            assert_eq!(seen(&*optimizer), before, "{name}, allocation {allocation}");
         }
     }
 }

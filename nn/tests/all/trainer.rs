@@ -67,6 +67,25 @@ fn a_run_with_a_refused_step_goes_on_with_the_same_bits() {
 }
 
 #[test]
+fn a_checkpoint_of_another_configuration_is_refused() {
+    let (model, corpus) = (model(8), corpus());
+    let with = |config| {
+        let optimizer = Box::new(AdamW::new(&model, AdamConfig::default()).unwrap());
+        Trainer::new(&model, &corpus, optimizer, config).unwrap()
+    };
+    let default = TrainerConfig::default;
+    let mut file = with(TrainerConfig { clip: f64::INFINITY, ..default() }).checkpoint().unwrap();
+    let schedule = Schedule::Constant { lr: 0.5 };
+    with(TrainerConfig { clip: f64::INFINITY, schedule, ..default() }).load(&file).unwrap();
+    let other = TrainerConfig { batch: 8, shards: Some(2), clip: 2.0, seed: 1, ..default() };
+    let error = with(other.clone()).load(&file).unwrap_err().to_string();
+    let differing = "batch: 12, not 8, clip: null, not 2.0, seed: 1337, not 1, shards: null, not 2";
+    assert_eq!(error, format!("another configuration has been saved: {differing}"));
+    file.notes.remove("trainer");
+    with(other).load(&file).unwrap();
+}
+
+#[test]
 fn a_checkpoint_that_does_not_fit_changes_nothing() {
     let (small, large, corpus) = (model(8), model(16), corpus());
     let mut run = trainer(&small, &corpus);

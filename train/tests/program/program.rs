@@ -111,12 +111,12 @@ impl Place {
     pub fn flip_bit(&self, file: &str) {
         let path = self.path(file);
         let mut file = Checkpoint::load(&path).unwrap();
-        let mut weights: StateDict = file.get("model").unwrap();
-        let weight = weights.get_mut("transformer.h.0.mlp.c_fc.weight").unwrap();
-        let mut values = weight.to_vec();
+        let weights: StateDict = file.get("model").unwrap();
+        let name = "transformer.h.0.mlp.c_fc.weight";
+        let mut values = weights[name].to_vec();
         values[3] = f32::from_bits(values[3].to_bits() ^ 1);
-        *weight = Tensor::from_vec(values, *weight.shape());
-        file.put("model", &weights);
+        let flipped = Tensor::from_vec(values, *weights[name].shape());
+        file.tensors.insert(format!("model.{name}"), flipped.into());
         file.save(&path).unwrap();
     }
 
@@ -134,6 +134,11 @@ impl Place {
     pub fn done(&self, folder: &str) -> Value {
         self.log(folder).pop().unwrap()
     }
+}
+
+/// A number from the environment.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
 /// Sends a signal to a program.
