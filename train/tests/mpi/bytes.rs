@@ -1,7 +1,7 @@
 //! Any number of ranks writes the same checkpoint, byte for byte.
 
-use crate::launch::{run, setting};
-use crate::program::Place;
+use crate::launch::run;
+use crate::program::{Place, setting};
 
 #[test]
 fn any_number_of_ranks_writes_the_same_checkpoint() {

@@ -1,7 +1,7 @@
 //! Ranks that are killed, interrupted or differ: a clear end, and nothing lost.
 
-use crate::launch::{mpiexec, ranks_of, run, setting, start};
-use crate::program::{Ended, FAILED, Place, USAGE, kill, wait_until};
+use crate::launch::{mpiexec, ranks_of, run, start};
+use crate::program::{Ended, FAILED, Place, USAGE, kill, setting, wait_until};
 use retrograd::prelude::Rng;
 use std::fs;
 use std::thread::sleep;
@@ -80,6 +80,23 @@ fn an_interrupt_saves_the_run() {
     let out = interrupted.expect("one of the runs was saved by an interrupt");
     run(&place, 3, &format!("resume --eval-every 40 --quiet --out {out}")).ok();
     assert!(place.checkpoint(&out) == place.checkpoint("undisturbed"));
+}
+
+#[test]
+fn the_others_wait_for_a_stopped_rank() {
+    let place = Place::new();
+    place.ok(&format!("{RECIPE} --out undisturbed"));
+    let mut child = start(&place, 3, &format!("{RECIPE} --out run"));
+    wait_until(&mut child, || steps_logged(&place, "run") > 20);
+    let stopped = ranks_of(&place)[1];
+    kill("STOP", stopped);
+    sleep(Duration::from_millis(300));
+    let logged = steps_logged(&place, "run");
+    sleep(Duration::from_secs(1));
+    assert_eq!(steps_logged(&place, "run"), logged);
+    kill("CONT", stopped);
+    Ended::of(child).ok();
+    assert!(place.checkpoint("run") == place.checkpoint("undisturbed"));
 }
 
 #[test]

@@ -37,8 +37,3 @@ pub fn ranks_of(place: &Place) -> Vec<u32> {
     let id = |process: &Path| process.file_name()?.to_str()?.parse().ok();
     processes.filter(|process| is_rank(process)).filter_map(|process| id(&process)).collect()
 }
-
-/// A number from the environment.
-pub fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}

@@ -7,6 +7,7 @@ mod complete_run;
 mod continued;
 mod diff;
 mod export;
+mod faults;
 mod folder_gone;
 mod grid;
 mod hugging_face;

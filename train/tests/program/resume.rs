@@ -2,12 +2,14 @@
 //! uninterrupted one, for any number of threads.
 #![cfg(unix)]
 
-use crate::program::{FAILED, Place, TINY, wait_until};
+use crate::program::{FAILED, Place, TINY, setting, wait_until};
 use retrograd::prelude::Rng;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::sync::LazyLock;
-use std::time::SystemTime;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
 
 pub const RESUME: &str = "resume --eval-every 25";
 
@@ -73,31 +75,55 @@ pub fn assert_same(found: &Remains) {
     assert!(found.checkpoint == WHOLE.checkpoint, "the checkpoints differ");
 }
 
+/// `RETROGRAD_KILLS` sets the number of kills (5).
 #[test]
 fn a_run_killed_at_random_times_resumes_bit_for_bit() {
     let clock = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     println!("random seed {clock}");
     let mut rng = Rng::new(clock);
-    let place = Place::new();
-    let mut count = 0;
-    for (i, threads) in [2, 1, 3, 1, 2].into_iter().enumerate() {
-        let threads = format!("--threads {threads}");
-        let line = if i == 0 { recipe(&threads) } else { format!("{RESUME} {threads}") };
-        let mut child = place.start(&line);
-        count += 2 + rng.below(60);
-        wait_for_lines(&place, &mut child, count);
-        // SIGKILL, which cannot be handled.
-        child.kill().unwrap();
-        child.wait().unwrap();
-        // What was saved still loads.
-        place.loaded(FOLDER);
-        count = place.lines(FOLDER).len() / 26 * 26;
+    let kills = setting("RETROGRAD_KILLS", 5);
+    let (mut done, mut runs, mut during_save) = (0, 0, 0);
+    while done < kills {
+        let place = Place::new();
+        let temporary = || {
+            let names = fs::read_dir(place.path(FOLDER)).into_iter().flatten().flatten();
+            names.filter(|entry| entry.file_name().to_string_lossy().ends_with(".tmp")).count()
+        };
+        let mut line = recipe("");
+        for _ in 0..5.min(kills - done) {
+            let mut child = place.start(&format!("{line} --threads {}", 1 + rng.below(3)));
+            // Without a checkpoint, a run begins again.
+            let begun = || place.path("out/run/checkpoint.safetensors").exists();
+            // Any moment, or while a checkpoint is written. A limit, as the run may be about to end.
+            let (saving, left) = (rng.below(3) == 0, temporary());
+            let wait = Duration::from_millis(rng.below(if saving { 5000 } else { 400 }) as u64);
+            let start = Instant::now();
+            while child.try_wait().unwrap().is_none()
+                && (!begun() || start.elapsed() < wait && !(saving && temporary() > left))
+            {
+                sleep(Duration::from_micros(200));
+            }
+            // SIGKILL, which cannot be handled.
+            child.kill().unwrap();
+            let ended = child.wait().unwrap();
+            // What was saved still loads.
+            place.loaded(FOLDER);
+            if ended.success() {
+                break;
+            }
+            assert_eq!(ended.signal(), Some(9), "{ended}");
+            during_save += u64::from(temporary() > left);
+            done += 1;
+            line = RESUME.to_string();
+        }
+        place.ok(&format!("{RESUME} --threads 3"));
+        assert_same(&remains(&place, FOLDER));
+        assert_eq!(temporary(), 0);
+        runs += 1;
     }
-    place.ok(&format!("{RESUME} --threads 3"));
-    assert_same(&remains(&place, FOLDER));
-    let left: Vec<_> = fs::read_dir(place.path("out/run")).unwrap().flatten().collect();
-    let temporary = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".tmp");
-    assert!(!left.iter().any(temporary), "{left:?}");
+    println!(
+        "{done} kills, {during_save} of them during a save; {runs} runs ended with the same bytes"
+    );
 }
 
 #[test]
