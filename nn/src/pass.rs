@@ -1,6 +1,6 @@
 //! The mode of a forward pass, and its randomness.
 
-use retrograd_tensor::random::Key;
+use retrograd_tensor::random::{Key, Rng};
 
 /// The mode of a forward pass: training with a seed, or evaluation. Every `forward` takes one, so
 /// that there is no hidden state, and the same seed gives the same results on any number of
@@ -29,8 +29,8 @@ impl Pass {
     /// The training pass of step `step` of a run. It is a function of the seed and the step.
     #[inline(never)]
     pub fn train_step(seed: u64, step: u64) -> Pass {
-        // The random streams of each step have their own range of numbers.
-        Pass { seed: Some(seed), next: step << 32 }
+        let (seed, next) = Rng::at_step(seed, step).state();
+        Pass { seed: Some(seed), next }
     }
 
     /// An evaluation pass, without randomness.
@@ -48,10 +48,13 @@ impl Pass {
     /// assert_ne!(parts[0].key(), parts[1].key());
     /// ```
     pub fn split(&mut self, n: usize) -> Vec<Pass> {
-        // The random streams of each part have their own range of numbers; see `train_step`.
-        let part = |i| Pass { seed: self.seed, next: self.next.wrapping_add((i as u64) << 24) };
-        let parts = (0..n).map(part).collect();
-        self.next = self.next.wrapping_add((n as u64) << 24);
+        // Each part has 2^24 streams of its own. Those of a step have room for 256 parts; others have another seed.
+        let part = |i: u64| Pass {
+            seed: self.seed.map(|seed| seed ^ (i >> 8).wrapping_mul(0xd1b5_4a32_d192_ed03)),
+            next: self.next.wrapping_add((i & 255) << 24),
+        };
+        let parts = (0..n as u64).map(part).collect();
+        self.next = self.next.wrapping_add((n.min(256) as u64) << 24);
         parts
     }
 

@@ -192,7 +192,7 @@ impl Layout {
         out.shape = self.shape.with(axis, count)?;
         if count > 0 {
             let first = if step > 0 { start } else { stop - 1 };
-            out.offset = (self.offset as isize + first as isize * self.strides[axis]) as usize;
+            out.offset = self.offset_at(first, axis);
         }
         // A stride is only ever multiplied by an index below `count`; with at most one
         // element it is never used, and must not overflow either.
@@ -235,8 +235,7 @@ impl Layout {
         require(index < size, op, ErrorKind::Index, || {
             format!("index {index} is outside 0..{size} on axis {axis} of {:?}", self.shape)
         })?;
-        let at = (self.offset as isize + index as isize * self.strides[axis]) as usize;
-        Ok(Layout { offset: at, ..self.without(axis) })
+        Ok(Layout { offset: self.offset_at(index, axis), ..self.without(axis) })
     }
 
     /// The layout without an axis of size 1.
@@ -332,16 +331,14 @@ impl Layout {
         })?;
         let (skip_a, skip_b) = (offset.min(0).unsigned_abs(), offset.max(0).unsigned_abs());
         let len = self.shape[a].saturating_sub(skip_a).min(self.shape[b].saturating_sub(skip_b));
-        let stride = self.strides[a] + self.strides[b];
         let rest = self.without(a.max(b)).without(a.min(b));
         let mut dims = rest.shape.to_vec();
         dims.push(len);
         let mut out = Layout { shape: Shape::checked(op, &dims)?, ..rest };
-        out.strides[dims.len() - 1] = if len > 1 { stride } else { 0 };
+        out.strides[dims.len() - 1] = if len > 1 { self.strides[a] + self.strides[b] } else { 0 };
         if len > 0 {
             // With an element, the skips are less than the sizes.
-            let start = skip_a as isize * self.strides[a] + skip_b as isize * self.strides[b];
-            out.offset = (self.offset as isize + start) as usize;
+            out.offset = Layout { offset: self.offset_at(skip_a, a), ..*self }.offset_at(skip_b, b);
         }
         Ok(out)
     }
@@ -371,6 +368,14 @@ impl Layout {
     /// The layout shifted by `by` elements.
     pub(crate) fn shifted(&self, by: usize) -> Layout {
         Layout { offset: self.offset + by, ..*self }
+    }
+
+    /// The offset of an index of an axis. That of an empty tensor is not used, and stays.
+    fn offset_at(&self, index: usize, axis: usize) -> usize {
+        match self.shape.numel() {
+            0 => self.offset,
+            _ => (self.offset as isize + index as isize * self.strides[axis]) as usize,
+        }
     }
 
     fn without(&self, axis: usize) -> Layout {

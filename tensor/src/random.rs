@@ -275,6 +275,18 @@ impl Rng {
         Rng { seed, next }
     }
 
+    /// The generator of a step of a run: each step has 2³² streams of its own.
+    ///
+    /// ```
+    /// use retrograd::prelude::*;
+    /// assert_ne!(Rng::at_step(1, 2).key(), Rng::at_step(1, 3).key());
+    /// ```
+    pub fn at_step(seed: u64, step: u64) -> Rng {
+        // The number of a stream has no room for the upper half of the step.
+        let seed = seed ^ (step >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Rng { seed, next: step << 32 }
+    }
+
     /// Uniform in `0..n`, without bias.
     ///
     /// # Panics

@@ -117,8 +117,7 @@ impl Corpus {
         })
         .or_panic();
         let _span = span("batch");
-        // A step has its own range of streams, as in `Pass::train_step`.
-        let mut rng = Rng::from_state((seed, step << 32));
+        let mut rng = Rng::at_step(seed, step);
         let starts = (0..sequences).map(|_| rng.below(tokens - context));
         Batch::new(starts.map(|i| &self.train[i..=i + context]))
     }

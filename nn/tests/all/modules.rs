@@ -9,6 +9,7 @@ use retrograd_nn::testing::check_module;
 use retrograd_nn::*;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, with_threads};
+use std::collections::BTreeSet;
 
 const ACTIVATIONS: [Activation; 13] = [
     Activation::Identity,
@@ -424,6 +425,15 @@ fn equal_seeds_give_equal_passes() {
     let drop = Dropout::new(0.5);
     let masks = [drop.forward(&x, &mut pass), drop.forward(&x, &mut pass)];
     assert_ne!(bits(masks[0].value()), bits(masks[1].value()));
+}
+
+#[test]
+fn parts_of_steps_share_no_random_stream() {
+    let steps = [0, 1, 1 << 32, (1 << 32) + 1, u64::MAX];
+    let parts = steps.into_iter().flat_map(|step| Pass::train_step(3, step).split(600));
+    let keys: Vec<_> = parts.map(|mut part| part.key().unwrap()).collect();
+    let distinct: BTreeSet<_> = keys.iter().map(|key| (key.seed(), key.stream())).collect();
+    assert_eq!(distinct.len(), keys.len());
 }
 
 /// The loss over a large vocabulary, whose logits are computed in blocks, equals that of all logits.

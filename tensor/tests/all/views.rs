@@ -352,6 +352,12 @@ fn empty_axes_never_leave_the_storage() {
     assert!(y.make_mut().is_empty());
     assert_eq!(x.diagonal(0, 2, isize::MIN).shape()[..], [0, 0]);
     assert_eq!(x.unfold(1, 0, usize::MAX).shape()[..], [3, 1, n, 0]);
+    // Strides and offsets that add up beyond the address space.
+    let half = 1 << (usize::BITS - 2);
+    let x = Tensor::<f32>::zeros([0, 1, half]);
+    assert_eq!(x.diagonal(0, 1, 0).shape()[..], [half, 0]);
+    let last = |x: Tensor<f32>, _| x.reshape([0, 2, half / 2]).select(1, 1);
+    assert_eq!((0..5).fold(x, last).exp().sum([0]).shape()[..], [half / 2]);
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub fn run(kind: AttentionKind, task: Task, text: &Text, budget: Budget) -> Resu
     let mut times = Vec::new();
     for step in 0..steps {
         let start = Instant::now();
-        let mut rng = Rng::from_state((seed, step << 32));
+        let mut rng = Rng::at_step(seed, step);
         let Batch { tokens, targets } = task.batch(batch, text, false, &mut rng);
         let mut grads = model.loss(&tokens, &targets, &mut Pass::train_step(seed, step)).backward();
         grads.clip_norm(1.0);
