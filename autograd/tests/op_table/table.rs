@@ -216,7 +216,7 @@ pub const ROWS: &[Row] = rows![
     gelu any [Plain], Nonzero, |x, c| x[0].gelu(),
         y "x · Φ(x)", dx "g · (x · φ(x) + Φ(x))";
     gelu_tanh any [Plain], Nonzero, |x, c| x[0].gelu_tanh(),
-        y "x · 0.5 · (tanh(0.797885 · x · (0.044715 · x² + 1)) + 1)", dx "g · 0.5 · (1 + t + x · (1 − t²) · 0.797885 · (0.134145 · x² + 1)), t = tanh(0.797885 · x · (0.044715 · x² + 1))";
+        y "x · σ(1.59577 · x · (0.044715 · x² + 1))", dx "g · σ(1.59577 · x · t) · (1.59577 · x · σ(−1.59577 · x · t) · (0.134145 · x² + 1) + 1), t = 0.044715 · x² + 1";
 
     // Functions of two or three, broadcast.
     add pair [Plain], Zero, |x, c| x[0].add(&x[1]);

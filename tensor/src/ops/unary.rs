@@ -80,7 +80,7 @@ pointwise! {
     /// `1/√x`; infinite at 0, NaN below.
     Rsqrt, pub fn rsqrt, saves Output, costs CHEAP;
     f(x) { 1.0 / x.sqrt() }
-    vjp(y, g) { g * -0.5 * (y * (y * y)) }
+    vjp(y, g) { g * -0.5 * y * (y * y) }
 
     /// `1/x`
     #[doc(alias = "reciprocal")]

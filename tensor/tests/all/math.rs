@@ -2,12 +2,17 @@
 
 use crate::common::everywhere;
 use rayon::prelude::*;
-use retrograd_tensor::formula::Expr;
-use retrograd_tensor::ops::activation::{Gelu, Sigmoid, Silu, Softplus};
-use retrograd_tensor::ops::pointwise::Pointwise;
+use retrograd_tensor::formula::{Algebra, Expr};
+use retrograd_tensor::ops::activation::{
+    Elu, GELU_A, GELU_C, Gelu, GeluTanh, LogSigmoid, Mish, Sigmoid, Silu, Softplus, Softsign, Tanh,
+};
+use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
+use retrograd_tensor::ops::unary::{
+    Cos, Erf, Exp, Expm1, Ln, Log1p, Recip, Rsqrt, Sin, Sqrt, Square,
+};
 use retrograd_tensor::simd::{Kernel, Lanes, Level};
 use retrograd_tensor::{Real, Tensor};
-use std::f64::consts::{FRAC_1_SQRT_2, TAU};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, TAU};
 
 /// A function of one variable, its `f64` reference and its documented bound in ULP.
 struct Function {
@@ -18,6 +23,12 @@ struct Function {
     floor: f64,
     /// Whether the function is odd: the sign of the result is that of the argument.
     odd: bool,
+}
+
+impl Function {
+    const fn floor(self, floor: f64) -> Function {
+        Function { floor, ..self }
+    }
 }
 
 const fn function(name: &'static str, exact: fn(f64) -> f64, bound: f64) -> Function {
@@ -46,20 +57,67 @@ const FUNCTIONS: [Function; 8] = [
     function("cos", f64::cos, 3.0),
 ];
 
-const ACTIVATIONS: [Function; 6] = [
+/// The floor of errors of `1 - y`.
+const COMPLEMENT: f64 = 1.0;
+
+const ACTIVATIONS: [Function; 9] = [
     function("sigmoid", sigmoid, 3.0),
-    Function { floor: NORMAL, ..odd("silu", |x| x * sigmoid(x), 4.0) },
-    Function {
-        floor: CROSSING,
-        ..function("silu'", |x| sigmoid(x) * (1.0 + x * sigmoid(-x)), 4.0)
-    },
-    Function { floor: NORMAL, ..odd("gelu", gelu, 4.0) },
-    Function { floor: CROSSING, ..function("gelu'", |x| normal(x) + x * density(x), 3.0) },
-    function("softplus", |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), 2.0),
+    odd("silu", |x| x * sigmoid(x), 4.0).floor(NORMAL),
+    odd("gelu", gelu, 4.0).floor(NORMAL),
+    odd("gelu_tanh", gelu_tanh, 3.0).floor(CROSSING),
+    function("softplus", softplus, 2.0),
+    function("log_sigmoid", |x| -softplus(-x), 2.0),
+    odd("mish", |x| x * softplus(x).tanh(), 4.0).floor(NORMAL),
+    odd("elu", |x| if x > 0.0 { x } else { x.exp_m1() }, 1.5),
+    odd("softsign", |x| x / (1.0 + x.abs()), 2.0),
+];
+
+const DERIVATIVES: [Function; 21] = [
+    function("square'", |x| 2.0 * x, 0.5),
+    function("sqrt'", |x| 0.5 / x.sqrt(), 2.0),
+    function("rsqrt'", |x| -0.5 * x.powf(-1.5), 5.5),
+    function("recip'", |x| -1.0 / (x * x), 2.0),
+    function("exp'", f64::exp, 1.5),
+    function("expm1'", f64::exp, 2.0).floor(COMPLEMENT),
+    function("ln'", |x| 1.0 / x, 0.5),
+    function("log1p'", |x| 1.0 / (1.0 + x), 2.0),
+    function("sin'", f64::cos, 3.0),
+    function("cos'", |x| -x.sin(), 3.0),
+    function("erf'", |x| FRAC_2_SQRT_PI * (-x * x).exp(), 3.0).floor(CROSSING),
+    function("tanh'", |x| x.cosh().powi(-2), 2.0).floor(COMPLEMENT),
+    function("sigmoid'", |x| sigmoid(x) * sigmoid(-x), 4.0).floor(CROSSING),
+    function("silu'", |x| sigmoid(x) * (1.0 + x * sigmoid(-x)), 4.0).floor(CROSSING),
+    function("gelu'", |x| normal(x) + x * density(x), 3.0).floor(CROSSING),
+    function("gelu_tanh'", gelu_tanh_derivative, 4.0).floor(CROSSING),
+    function("softplus'", sigmoid, 3.0),
+    function("log_sigmoid'", |x| sigmoid(-x), 3.0),
+    function("mish'", mish_derivative, 13.0).floor(CROSSING),
+    function("elu'", |x| x.min(0.0).exp(), 1.5),
+    function("softsign'", |x| (1.0 + x.abs()).powi(-2), 4.0),
 ];
 
 fn all() -> impl Iterator<Item = &'static Function> {
-    FUNCTIONS.iter().chain(&ACTIVATIONS)
+    FUNCTIONS.iter().chain(&ACTIVATIONS).chain(&DERIVATIVES)
+}
+
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
+fn gelu_tanh(x: f64) -> f64 {
+    x * sigmoid(2.0 * GELU_C * (x + GELU_A * x.powi(3)))
+}
+
+fn gelu_tanh_derivative(x: f64) -> f64 {
+    let u = 2.0 * GELU_C * (x + GELU_A * x.powi(3));
+    let inner = 2.0 * GELU_C * (x + 3.0 * GELU_A * x.powi(3));
+    let steep = sigmoid(u) * sigmoid(-u);
+    sigmoid(u) + if steep == 0.0 { 0.0 } else { steep * inner }
+}
+
+fn mish_derivative(x: f64) -> f64 {
+    let steep = softplus(x).cosh().powi(-2) * sigmoid(x);
+    softplus(x).tanh() + if steep == 0.0 { 0.0 } else { x * steep }
 }
 
 fn sigmoid(x: f64) -> f64 {
@@ -79,6 +137,15 @@ fn density(x: f64) -> f64 {
     (-0.5 * x * x).exp() / TAU.sqrt()
 }
 
+/// The derivative as kernels compute it.
+#[inline(always)]
+fn slope<T: Real, A: Algebra<T>>(f: impl Pointwise<T>, x: Expr<T, A>) -> Expr<T, A> {
+    fn saves_output<T: Real, P: Pointwise<T>>(_: &P) -> bool {
+        P::SAVES == Saves::Output
+    }
+    f.vjp(if saves_output(&f) { f.f(x) } else { x }, x.constant(1.0))
+}
+
 /// Applies the function called `.0` to a slice, in place.
 struct Apply<'a, T>(&'a str, &'a mut [T]);
 
@@ -88,7 +155,6 @@ impl<T: Real> Kernel<T> for Apply<'_, T> {
     fn run<S: Lanes<T>>(self, s: S) {
         for chunk in self.1.chunks_mut(S::N) {
             let x = Expr::new(s, s.load_or(chunk, T::ONE));
-            let one = x.constant(1.0);
             let y = match self.0 {
                 "exp" => x.exp(),
                 "expm1" => x.expm1(),
@@ -100,10 +166,34 @@ impl<T: Real> Kernel<T> for Apply<'_, T> {
                 "cos" => x.cos(),
                 "sigmoid" => Sigmoid.f(x),
                 "silu" => Silu.f(x),
-                "silu'" => Silu.vjp(x, one),
                 "gelu" => Gelu.f(x),
-                "gelu'" => Gelu.vjp(x, one),
+                "gelu_tanh" => GeluTanh.f(x),
                 "softplus" => Softplus.f(x),
+                "log_sigmoid" => LogSigmoid.f(x),
+                "mish" => Mish.f(x),
+                "elu" => Elu::default().f(x),
+                "softsign" => Softsign.f(x),
+                "square'" => slope(Square, x),
+                "sqrt'" => slope(Sqrt, x),
+                "rsqrt'" => slope(Rsqrt, x),
+                "recip'" => slope(Recip, x),
+                "exp'" => slope(Exp, x),
+                "expm1'" => slope(Expm1, x),
+                "ln'" => slope(Ln, x),
+                "log1p'" => slope(Log1p, x),
+                "sin'" => slope(Sin, x),
+                "cos'" => slope(Cos, x),
+                "erf'" => slope(Erf, x),
+                "tanh'" => slope(Tanh, x),
+                "sigmoid'" => slope(Sigmoid, x),
+                "silu'" => slope(Silu, x),
+                "gelu'" => slope(Gelu, x),
+                "gelu_tanh'" => slope(GeluTanh, x),
+                "softplus'" => slope(Softplus, x),
+                "log_sigmoid'" => slope(LogSigmoid, x),
+                "mish'" => slope(Mish, x),
+                "elu'" => slope(Elu::default(), x),
+                "softsign'" => slope(Softsign, x),
                 other => panic!("no function {other}"),
             };
             s.store_part(y.value(), chunk);
@@ -272,6 +362,8 @@ fn documented_values_at_edges() {
         ("gelu'", 0.0, 0.5),
         ("gelu'", 1e30, 1.0),
         ("gelu'", -1e30, 0.0),
+        ("gelu_tanh'", 1e30, 1.0),
+        ("gelu_tanh'", -1e30, 0.0),
         ("softplus", inf, inf),
         ("softplus", -inf, 0.0),
         ("softplus", -104.5, 0.0),
@@ -281,7 +373,8 @@ fn documented_values_at_edges() {
             let got = one(level, name, x);
             assert_eq!(bits(got), bits(want), "{name}({x:e}) = {got:e} on {level}, not {want:e}");
         }
-        for f in all() {
+        // As in PyTorch, ELU passes the gradient where x is not below 0.
+        for f in all().filter(|f| f.name != "elu'") {
             for x in [nan, -nan, f32::from_bits(0x7f80_0001)] {
                 assert!(one(level, f.name, x).is_nan(), "{} of NaN on {level}", f.name);
             }
@@ -304,7 +397,9 @@ fn documented_values_at_edges() {
 fn lanes_are_independent() {
     let x = [1e9, 0.5, -3e30, f32::NAN, 12_866.9, 12_867.1, f32::INFINITY, -0.0, 1e-42, 88.0, -2.5];
     for level in Level::available() {
-        for (functions, any_nan) in [(&FUNCTIONS[..], false), (&ACTIVATIONS, true)] {
+        for (functions, any_nan) in
+            [(&FUNCTIONS[..], false), (&ACTIVATIONS, true), (&DERIVATIVES, true)]
+        {
             for f in functions {
                 for (&x, together) in x.iter().zip(apply(level, f.name, &x)) {
                     let alone = one(level, f.name, x);

@@ -357,7 +357,7 @@ fn empty_axes_never_leave_the_storage() {
     let x = Tensor::<f32>::zeros([0, 1, half]);
     assert_eq!(x.diagonal(0, 1, 0).shape()[..], [half, 0]);
     let last = |x: Tensor<f32>, _| x.reshape([0, 2, half / 2]).select(1, 1);
-    assert_eq!((0..5).fold(x, last).exp().sum([0]).shape()[..], [half / 2]);
+    assert_eq!((0..5).fold(x, last).exp().sum(..).item(), 0.0);
 }
 
 #[test]
