@@ -11,6 +11,7 @@ mod draw;
 mod fused;
 mod layouts;
 mod record;
+mod rows;
 mod special;
 mod table;
 mod wrong;

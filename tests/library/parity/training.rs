@@ -51,11 +51,19 @@ impl Recorded {
     }
 
     fn model<T: Storable>(&self) -> Gpt<T> {
+        self.changed_model(0.0)
+    }
+
+    /// The model with each weight changed by up to `relative` of it.
+    fn changed_model<T: Storable>(&self, relative: f64) -> Gpt<T> {
         let model = Gpt::new(self.gpt_config(), &mut Rng::new(0)).unwrap();
+        let change = |w: &Tensor<f64>| {
+            let noise = Tensor::rand(w.shape(), &mut Rng::new(1));
+            to(&(w * (noise * 2.0 - 1.0).mul_scalar(relative).add_scalar(1.0)))
+        };
         let weights = self.file.dict("weights");
-        model
-            .load_state_dict(&weights.iter().map(|(name, w)| (name.clone(), to(w))).collect())
-            .unwrap();
+        let weights = weights.iter().map(|(name, w)| (name.clone(), change(w))).collect();
+        model.load_state_dict(&weights).unwrap();
         model
     }
 }
@@ -178,6 +186,37 @@ fn ten_steps_agree_with_pytorch_in_f32() {
             worst[0], worst[1]
         );
     }
+}
+
+/// The roundings of 500 steps add up as in a random walk, of steps as large as the effect of rounding the first weights.
+#[test]
+fn f32_follows_f64_for_500_steps() {
+    fn losses<T: Storable>(fixture: &Recorded, change: f64) -> Vec<f64> {
+        let model = fixture.changed_model::<T>(change);
+        let config = optim::AdamConfig { lr: 1e-3, ..Default::default() };
+        let mut optimizer = AdamW::new(&model, config).unwrap();
+        let step = |i: usize| {
+            let (x, y) = (fixture.batch("batches.x", i % 10), fixture.batch("batches.y", i % 10));
+            let loss = model.loss(&x, &y, &mut Pass::train(i as u64));
+            optimizer.step(&loss.backward()).unwrap();
+            loss.item().to_f64()
+        };
+        (0..500).map(step).collect()
+    }
+    let fixture = Recorded::load(FIXTURES[0]);
+    let exact = losses::<f64>(&fixture, 0.0);
+    let off =
+        |other: &[f64]| exact.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let rounded = off(&losses::<f64>(&fixture, f32::EPSILON.into()));
+    let single = off(&losses::<f32>(&fixture, 0.0));
+    println!(
+        "losses from {:.3} to {:.3}; off by {single:.1e} in f32, {rounded:.1e} by the first weights",
+        exact[0], exact[499]
+    );
+    assert!(
+        exact[499] < 0.5 * exact[0] && single <= 4.0 * 500f64.sqrt() * rounded,
+        "{single:e}, {rounded:e}"
+    );
 }
 
 #[test]
