@@ -33,10 +33,11 @@ const INTERNAL: &[&str] = &[
     "study/src/run/",
 ];
 
-fn rust_files(dir: &Path, files: &mut Vec<PathBuf>) {
+/// The files of Rust below a folder, apart from what cargo built.
+pub fn rust_files(dir: &Path, files: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
     for path in entries.map(|entry| entry.unwrap().path()) {
-        if path.is_dir() {
+        if path.is_dir() && !path.ends_with("target") {
             rust_files(&path, files);
         } else if path.extension().is_some_and(|e| e == "rs") {
             files.push(path);

@@ -12,3 +12,4 @@ mod numpy_files;
 mod parity;
 mod pretrained;
 mod programs;
+mod unsafe_code;

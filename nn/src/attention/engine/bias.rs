@@ -106,7 +106,7 @@ impl<T: Real> Bias<T> {
     /// The bias as a function of a query and a key; `None` for tensors, which may be differentiated.
     pub(crate) fn as_fn(&self) -> Option<impl Fn(At) -> f64 + Sync + '_> {
         match self {
-            Bias::Alibi(_) | Bias::Function(..) => Some(|at: At| match self {
+            Bias::Alibi(_) | Bias::Function(..) => Some(move |at: At| match self {
                 Bias::Alibi(slopes) => -slopes[at.head] * (at.query - at.key as isize).abs() as f64,
                 Bias::Function(_, f) => f(at),
                 _ => 0.0,
