@@ -31,7 +31,7 @@ pub fn message(panic: Box<dyn Any + Send>) -> String {
 }
 
 /// The message of the panic of `f`, and the file and line of its location; `None` if there is none.
-fn caught<R>(f: impl FnOnce() -> R) -> Option<(String, (String, u32))> {
+pub fn caught<R>(f: impl FnOnce() -> R) -> Option<(String, (String, u32))> {
     let mut f = Some(f);
     caught_dyn(&mut || drop(f.take().expect("once")()))
 }

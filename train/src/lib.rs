@@ -32,6 +32,7 @@ mod log;
 mod looks;
 pub mod memory;
 mod output;
+pub mod outside;
 mod page;
 mod paired;
 mod past;

@@ -61,6 +61,11 @@ pub struct Memory {
 }
 
 impl Line {
+    /// A line from its JSON, or what is invalid in it.
+    pub fn read(json: &str) -> Result<Line, String> {
+        serde_json::from_str(json).map_err(|e| e.to_string())
+    }
+
     pub fn step(&self) -> u64 {
         match self {
             Line::Start(start) => start.step,
@@ -77,8 +82,7 @@ pub fn read(folder: &Folder, step: u64) -> io::Result<(Vec<Line>, usize)> {
     let path = folder.looks();
     let bytes = if path.exists() { files::read(&path)? } else { Vec::new() };
     let text = String::from_utf8_lossy(&bytes);
-    let read = |text: &str| serde_json::from_str::<Line>(text).map_err(|e| e.to_string());
-    let (lines, unreadable) = lines_of(&text, read);
+    let (lines, unreadable) = lines_of(&text, Line::read);
     let lines = lines.into_iter().map(|(line, _)| line).filter(|line| line.step() <= step);
     Ok((lines.collect(), unreadable.len()))
 }

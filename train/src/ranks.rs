@@ -111,19 +111,27 @@ impl Ranks {
     /// # Errors
     /// On all ranks; it names the first rank that differs, and in what.
     pub fn check_same(&self, mine: &[(&str, String)]) -> Result<()> {
-        let mine: Vec<(String, String)> =
-            mine.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
-        let all = self.share(&mine);
-        for (rank, other) in all.iter().enumerate() {
-            let differing = all[0].iter().zip(other).find(|(a, b)| a != b);
-            if let Some(((name, first), (_, other))) = differing {
-                let differs: Result<()> = usage(format!(
-                    "rank {rank} differs from rank 0 in {name}:\n  rank 0: {first}\n  rank {rank}: {other}\nAll \
-                     ranks must run the same program with the same flags and texts."
-                ));
-                return if self.is_first() { differs } else { Err(Stop::printed(2)) };
-            }
+        let json = serde_json::to_vec(mine).expect("has a JSON form");
+        match difference(&self.comm.all_gather_bytes(&json)) {
+            None => Ok(()),
+            Some(_) if !self.is_first() => Err(Stop::printed(2)),
+            Some((rank, what)) => usage(format!(
+                "rank {rank} differs from rank 0 in {what}\nAll ranks must run the same program with the same flags \
+                 and texts."
+            )),
         }
-        Ok(())
     }
+}
+
+/// The first rank that differs from rank 0, and in what, given what each rank has sent. Another version of the program
+/// may send anything.
+pub fn difference(sent: &[Vec<u8>]) -> Option<(usize, String)> {
+    let (rank, other) = sent.iter().enumerate().find(|(_, other)| *other != &sent[0])?;
+    let read = |json: &[u8]| serde_json::from_slice::<Vec<(String, String)>>(json).ok();
+    let rows = read(&sent[0]).zip(read(other));
+    let row = rows.and_then(|(a, b)| a.into_iter().zip(b).find(|(a, b)| a != b));
+    let what = row.map_or("the program".into(), |((name, first), (_, other))| {
+        format!("{name}:\n  rank 0: {first}\n  rank {rank}: {other}")
+    });
+    Some((rank, what))
 }

@@ -5,8 +5,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-/// Numbers of tokens are below it: the library lists all numbers between them that have no token.
-const MOST_TOKENS: u64 = 1 << 24;
+/// The most numbers that have no token, below the largest that has one: the library lists them.
+const MOST_GAPS: u64 = 1 << 16;
 /// The most times that a text may become longer.
 const MOST_GROWTH: f64 = 1024.0;
 
@@ -17,10 +17,14 @@ pub(super) fn wrong(why: impl Display) -> TextError {
 /// Checks a file before the library reads it.
 pub(super) fn file(json: &Value) -> Result<(), TextError> {
     let mut known = BTreeMap::new();
-    for (token, id) in json["model"]["vocab"].as_object().into_iter().flatten() {
+    let vocab = json["model"]["vocab"].as_object();
+    let tokens = vocab.map_or(0, |vocab| vocab.len());
+    for (token, id) in vocab.into_iter().flatten() {
         let Some(id) = id.as_u64() else { continue };
-        if id >= MOST_TOKENS {
-            return Err(wrong(format!("the number {id} of a token is not below {MOST_TOKENS}")));
+        if id >= tokens as u64 + MOST_GAPS {
+            return Err(wrong(format!(
+                "the number {id} of a token is too large for {tokens} tokens"
+            )));
         }
         // Only one of them would be saved.
         if let Some(other) = known.insert(id, token) {
