@@ -8,6 +8,9 @@
 //! task runs in the [`settings`](crate::settings) of the thread that distributed it, and that
 //! thread blocks in the default ones.
 //!
+//! A process that forks without exec has no threads in the child, where parallel work never ends: fork before the
+//! first parallel work, or not at all. All threads expect the floating-point mode (MXCSR) that Rust starts with.
+//!
 //! Regions, their tasks and [spans](span) are reported to [observers](crate::observe).
 
 pub use crate::observe::{Span, span};

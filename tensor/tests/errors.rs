@@ -137,6 +137,9 @@ fn indices_of_several_axes_are_checked() {
         t.i((0, 1..6)) => "i: 1..6 is outside 0..5 on axis 1 of [2, 5]";
         t.i((0, 3..1)) => "i: 3..1 is outside 0..5 on axis 1 of [2, 5]";
         t.i((0, ..=-6)) => "i: ..=-6 is outside 0..5 on axis 1 of [2, 5]";
+        t.i((0, isize::MIN)) => "i: -9223372036854775808 is outside 0..5 on axis 1 of [2, 5]";
+        t.i((0, isize::MIN..)) => "i: -9223372036854775808.. is outside 0..5 on axis 1 of [2, 5]";
+        t.i((0, ..=isize::MIN)) => "i: ..=-9223372036854775808 is outside 0..5 on axis 1 of [2, 5]";
         x(&[0]).i(-1) => "i: -1 is outside 0..0 on axis 0 of [0]";
         x(&[2]).i(usize::MAX) => "i: 9223372036854775807 is outside 0..2 on axis 0 of [2]";
         x(&[2]).i(..=usize::MAX) => "i: ..=9223372036854775807 is outside 0..2 on axis 0 of [2]";

@@ -18,7 +18,8 @@ static MASKED_FILL: Op = Op::new("masked_fill", &["x"])
 /// # Masks and selection
 impl<T: Real> Var<T> {
     /// `x` where the condition is true, `z` elsewhere, as [`Tensor::where_`]. The gradient of an element
-    /// that is not selected is exactly 0.
+    /// that is not selected is exactly 0. An operation before it may still give NaN, as `0 · ∞` from the square
+    /// root of 0: select its operand, too.
     ///
     /// ```
     /// use retrograd::prelude::*;

@@ -330,6 +330,15 @@ fn class_weights_of_zero_have_no_influence() {
 fn losses_of_elements_at_their_bounds() {
     let each = Reduction::None;
     let target = Var::constant(Tensor::from([1.0f64, 0.0, 0.0, 1.0]));
+    at!("a square root of 0 that is not selected", [0.0, 4.0], |x| {
+        let (is_positive, zero) = (x.value().gt(Tensor::scalar(n(0.0))), Var::constant(Tensor::scalar(n(0.0))));
+        Var::where_(&is_positive, &x.sqrt(), &zero)
+    } => [0.0, 2.0], [NAN, 0.25]);
+    at!("nor its operand", [0.0, 4.0], |x| {
+        let (is_positive, one) = (x.value().gt(Tensor::scalar(n(0.0))), Var::constant(Tensor::scalar(n(1.0))));
+        let zero = Var::constant(Tensor::scalar(n(0.0)));
+        Var::where_(&is_positive, &Var::where_(&is_positive, x, &one).sqrt(), &zero)
+    } => [0.0, 2.0], [0.0, 0.25]);
     let slope = 1.0 / f64::from(1e-12f32);
     at::<f64>(
         "binary cross-entropy",
@@ -339,13 +348,27 @@ fn losses_of_elements_at_their_bounds() {
         &[-slope, 0.0, slope, 0.0],
     );
     // Far from 0, where 1 - σ(x) would be 0.
-    let (x, tiny) = (Var::leaf(Tensor::from([-50.0f64, 50.0])), (-50f64).exp());
-    let y = Var::constant(Tensor::from([0.0, 1.0]));
-    let loss = x.binary_cross_entropy_with_logits(&y, None, each);
-    let dx = loss.backward_with(&Tensor::ones([2])).remove(&x).unwrap();
-    for (got, want) in [(loss.value(), [tiny, tiny]), (&dx, [tiny, -tiny])] {
-        assert!((got - &Tensor::from(want)).abs().max(..).item() < 1e-15 * tiny, "{got:?}");
+    fn tails<T: Real>(at: f64, each: Reduction) {
+        let x = Var::leaf(Tensor::from_vec(vec![n::<T>(-at), n(at)], [2]));
+        let y = Var::constant(Tensor::from_vec(vec![n(0.0), n(1.0)], [2]));
+        let loss = x.binary_cross_entropy_with_logits(&y, None, each);
+        let dx = loss.backward_with(&Tensor::ones([2])).remove(&x).unwrap();
+        let tiny = (-at).exp();
+        for (got, want) in [(loss.value(), [tiny, tiny]), (&dx, [tiny, -tiny])] {
+            for (got, want) in got.to_vec().into_iter().zip(want) {
+                let bound = 5.0 * T::EPSILON.to_f64() * tiny;
+                assert!((got.to_f64() - want).abs() <= bound, "{got:?}, not {want:e}");
+            }
+        }
     }
+    for at in [50.0, 100.0, 700.0] {
+        tails::<f64>(at, each);
+    }
+    tails::<f32>(50.0, each);
+    tails::<f32>(86.0, each);
+    at!("binary cross-entropy", [-100.0, 100.0], |x| {
+        x.binary_cross_entropy_with_logits(&Var::constant(Tensor::from_vec(vec![n(1.0), n(0.0)], [2])), None, Reduction::None)
+    } => [100.0, 100.0], [-1.0, 1.0]);
     at!("kl_div of nothing", [-INF, NAN, -1.0], |x| {
         let y = Var::constant(Tensor::from_vec(vec![n(0.0), n(0.0), n(1.0)], [3]));
         x.kl_div(&y, false, Reduction::None)

@@ -2,9 +2,9 @@
 //! causality, dropout.
 
 use crate::common::*;
-use retrograd_autograd::Var;
 use retrograd_autograd::check::{Check, gradcheck};
-use retrograd_nn::optim::{AdamW, Optimizer, Sgd};
+use retrograd_autograd::{Backprop, Var};
+use retrograd_nn::optim::{AdamW, Optimizer, Sgd, SgdConfig};
 use retrograd_nn::testing::check_module;
 use retrograd_nn::*;
 use retrograd_tensor::random::Rng;
@@ -375,6 +375,11 @@ fn later_changes_of_a_parameter_do_not_affect_a_graph() {
     layer.weight.update(|w| w.make_mut().fill(100.0));
     assert_eq!(y.backward().get(&x).unwrap().to_vec(), [2.0, 3.0]);
     assert_eq!(layer.weight.value().to_vec(), [100.0, 100.0]);
+    let y = layer.forward(&x, &mut Pass::eval());
+    let early = Backprop::from(&y).retain_graph().run();
+    Sgd::new(&layer, SgdConfig { lr: 1.0, ..Default::default() }).unwrap().step(&early).unwrap();
+    assert_eq!(layer.weight.value().to_vec(), [99.0, 99.0]);
+    assert_eq!(y.backward().get(&x).unwrap().to_vec(), [100.0, 100.0]);
     let text = panic_text(|| layer.weight.update(|w| *w = Tensor::zeros([3])));
     assert_eq!(text, "update: [1, 2] has become [3]");
     // The old value is lost, and nothing is computed with another shape.

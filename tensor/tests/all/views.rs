@@ -3,6 +3,7 @@
 use crate::common::{Rng, bits, indices, shapes};
 use proptest::prelude::*;
 use retrograd_support::random_tests;
+use retrograd_tensor::layout::Layout;
 use retrograd_tensor::{INFER, Tensor};
 
 /// Sizes, and the number of the source element of every element in row-major order.
@@ -405,6 +406,19 @@ fn a_tensor_can_be_added_to_itself() {
     let flipped = x.flip(0);
     x.add_assign(&flipped);
     assert_eq!(x.to_vec(), [10.0; 4]);
+    let x = Tensor::from([1.0f32, 2.0, 3.0, 4.0]);
+    let (mut rest, mut whole) = (x.narrow(0, 1, 3), x.clone());
+    rest.add_assign(&x.narrow(0, 0, 3));
+    assert_eq!((rest.to_vec(), x.to_vec()), (vec![3.0, 5.0, 7.0], vec![1.0, 2.0, 3.0, 4.0]));
+    let last_three = Layout::contiguous([4].into()).slice("", 0, 1, 4, 1).unwrap();
+    whole.as_strided_add_assign(&last_three, &x.narrow(0, 0, 3));
+    assert_eq!(whole.to_vec(), [1.0, 3.0, 5.0, 7.0]);
+    // Copies keep the sign of zero.
+    let zeros = Tensor::from([[-0.0f32, 0.0, -0.0], [0.0, -0.0, -0.0]]);
+    let signs =
+        |t: Tensor<f32>| t.to_vec().iter().map(|x| x.is_sign_negative()).collect::<Vec<_>>();
+    assert_eq!(signs(zeros.t().contiguous()), [true, false, false, true, true, true]);
+    assert_eq!(signs(zeros.flip(1).reshape([6])), [true, false, true, true, true, false]);
     let mut wide = Tensor::<f32>::from([1.0, 2.0]).broadcast_to([3, 2]);
     wide.add_assign(&Tensor::from([1.0, 1.0]));
     assert_eq!(wide.to_vec(), [2.0, 3.0, 2.0, 3.0, 2.0, 3.0]);
