@@ -95,7 +95,7 @@ fn a_model_larger_than_memory_is_an_error() {
 
 /// Runs a command with so much address space, in kB.
 #[cfg(target_os = "linux")]
-pub fn limited(place: &Place, line: &str, kilobytes: usize) -> Ended {
+fn limited(place: &Place, line: &str, kilobytes: usize) -> Ended {
     // `ulimit` holds for the shell, and for the program that replaces it.
     let (command, mut limited) = (place.command(line), Command::new("sh"));
     let shell = format!(r#"ulimit -v {kilobytes}; exec "$0" "$@""#);
