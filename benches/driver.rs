@@ -3,7 +3,7 @@
 //!
 //! Without names it executes the requests of benches/compare (see protocol.rs there). `--precision NAME` sets the
 //! precision of matrix multiplication. At its start it warns if other processes use the cores; `--no-warning` omits
-//! this, for a caller that watches the load itself.
+//! this, for a caller that watches the load itself. `--count` calls each case twice in a function, for `.ci/counts`.
 
 #[path = "compare/protocol.rs"]
 mod protocol;
@@ -22,6 +22,7 @@ use serde_json::json;
 fn main() {
     retrograd::study::from_env();
     let (mut precision, mut names, mut warn) = (MatmulPrecision::F32, Vec::new(), true);
+    let mut action: fn(&[String]) = time;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -30,6 +31,7 @@ fn main() {
                 precision = name.parse().unwrap_or_else(|e| panic!("{e}"));
             }
             "--no-warning" => warn = false,
+            "--count" => (action, warn) = (count, false),
             "--bench" => {} // from cargo
             _ => names.push(arg),
         }
@@ -42,7 +44,7 @@ fn main() {
         load::warn_if_busy();
     }
     // As in training, everything happens within a pool that is entered once.
-    let work = || if names.is_empty() { serve() } else { time(&names) };
+    let work = || if names.is_empty() { serve() } else { action(&names) };
     with_threads(threads(), || with_matmul_precision(precision, work));
 }
 
@@ -81,6 +83,21 @@ fn time(names: &[String]) {
             eprintln!("warning: {others} during {name}; its time is not to be trusted\n");
         }
     }
+}
+
+fn count(names: &[String]) {
+    for name in names {
+        let work = tasks::work(name).unwrap_or_else(|| panic!("there is no work named {name}"));
+        let mut run = (work.start)();
+        (0..2).for_each(|_| drop(run(false))); // takes memory that later calls recycle
+        counted(&mut run);
+    }
+}
+
+/// The calls whose instructions are counted.
+#[inline(never)]
+fn counted(run: &mut protocol::Run) {
+    (0..2).for_each(|_| drop(run(false)));
 }
 
 /// The limits of the machine, all threads together.
