@@ -8,6 +8,7 @@ mod exports;
 mod failures;
 mod from_pytorch;
 mod learns;
+mod models;
 mod numpy_files;
 mod parity;
 mod pretrained;
