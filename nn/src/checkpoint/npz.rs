@@ -2,7 +2,7 @@
 //! them. Needs the feature `npz`.
 //!
 //! An archive is a zip file with an entry `<name>.npy` for every tensor, in the format of
-//! [`npy`](super::npy).
+//! [`npy`].
 
 use super::any_tensor::AnyTensor;
 use super::error::CheckpointError;
@@ -29,7 +29,7 @@ const LARGEST_RATIO: u64 = 1100;
 /// # Errors
 /// If the file cannot be read, is no zip file, is damaged, or has files but no `.npy` file; if two
 /// entries or arrays have one name, or entries share bytes of the file; if there is no memory for an array; or if a
-/// `.npy` file contains no array, as for [`npy::load`](super::npy::load).
+/// `.npy` file contains no array, as for [`npy::load`].
 ///
 /// ```
 /// use retrograd::nn::npz;
