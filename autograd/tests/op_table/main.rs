@@ -19,7 +19,7 @@ mod wrong;
 use checks::{CHECKS, Done, check, check_threads};
 use complete::fused_operations;
 use draw::{Case, case};
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use retrograd_support::panics::message;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -32,10 +32,15 @@ use table::{ROWS, Row, Second};
 /// The number of random cases per row, unless `PROPTEST_CASES` is set.
 const CASES: u32 = 48;
 
+/// As proptest's own, which does not read the environment in WebAssembly.
 fn config() -> Config {
-    let chosen = std::env::var_os("PROPTEST_CASES").is_some();
-    let config = Config::default();
-    Config { cases: if chosen { config.cases } else { CASES }, max_shrink_iters: 500, ..config }
+    let number = |name| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
+    Config {
+        cases: number("PROPTEST_CASES").map_or(CASES, |n| n as u32),
+        rng_seed: number("PROPTEST_RNG_SEED").map_or(RngSeed::Random, RngSeed::Fixed),
+        max_shrink_iters: 500,
+        ..Config::default()
+    }
 }
 
 /// Runs all checks of one row; returns their results, the failure if any, and the number of cases.
