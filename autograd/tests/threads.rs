@@ -232,6 +232,7 @@ fn steps_after_a_panic_have_the_same_bits() {
 
 /// As in an executor of asynchronous tasks: parts of a step run on threads that come and go.
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "there are no threads")]
 fn a_step_may_move_between_threads() {
     let model = Model::new(MANY, 4);
     let want: Vec<_> = (0..4).map(|i| model.step(i)).collect();
