@@ -5,7 +5,8 @@ use retrograd_support::panics::panic_text;
 use retrograd_tensor::observe::{Event, Observer};
 use retrograd_tensor::ops::activation::Gelu;
 use retrograd_tensor::random::{Key, Rng};
-use retrograd_tensor::settings::with_observer;
+use retrograd_tensor::settings::{with_level, with_observer};
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::{MatmulPrecision, Real, Tensor, with_matmul_precision};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
@@ -180,10 +181,13 @@ fn constants_and_no_grad_call_the_closure_once() {
 fn the_settings_of_the_forward_pass_hold_again() {
     let w = Var::leaf(input::<f32>(1));
     let product = |w: &Var| w.t().matmul(w).square();
-    let forward = |f: &dyn Fn() -> Var| with_matmul_precision(MatmulPrecision::Bf16, f);
-    let usual = forward(&|| product(&w)).sum(..).backward();
-    let again = forward(&|| w.recompute(product)).sum(..).backward();
-    assert_eq!(again.get(&w), usual.get(&w));
+    let settings: [fn(&dyn Fn() -> Var) -> Var; 2] =
+        [|f| with_matmul_precision(MatmulPrecision::Bf16, f), |f| with_level(Level::Scalar, f)];
+    for forward in settings {
+        let usual = forward(&|| product(&w)).sum(..).backward();
+        let again = forward(&|| w.recompute(product)).sum(..).backward();
+        assert_eq!(again.get(&w), usual.get(&w));
+    }
 }
 
 #[test]

@@ -270,6 +270,33 @@ fn large_parameters() {
     }
 }
 
+/// The first parameter that is used, whose gradient is the last, is in the first bucket.
+#[test]
+fn a_bucket_waits_for_all_of_its_gradients() {
+    let make = || {
+        let shapes = [&[512, 513][..], &[512, 513], &[513]];
+        Three(shapes.map(|shape| Param::new(Tensor::randn(shape, &mut Rng::new(4)))))
+    };
+    let loss = |Three([second, first, third]): &Three, i: usize| {
+        let x = Var::constant(Tensor::randn([512, 513], &mut Rng::new(i as u64)));
+        (first.to_var() * x * second.to_var() + third.to_var()).square().mean(..)
+    };
+    let model = make();
+    let (_, expected) = sharded(&[1; 4], |i| loss(&model, i));
+    for threads in [1, 2] {
+        let found = on_ranks(2, threads, |rank| {
+            let model = make();
+            let parallel = DataParallel::new(&model, rank);
+            let (_, grads) = parallel.gradients(&[1; 4], |i| loss(&model, i));
+            [0, 1, 2].map(|i| grads.get(&model.0[i]).cloned())
+        });
+        for i in 0..3 {
+            let found = found.iter().find_map(|grads| grads[i].as_ref());
+            assert_eq!(found, expected.get(&model.0[i]), "parameter {i}, {threads} threads");
+        }
+    }
+}
+
 #[test]
 fn a_panic_of_one_rank_ends_all() {
     for threads in [1, 2] {

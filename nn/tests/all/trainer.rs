@@ -4,8 +4,8 @@ use retrograd_nn::checkpoint::Checkpoint;
 use retrograd_nn::optim::{AdamConfig, AdamW};
 use retrograd_nn::schedule::Schedule;
 use retrograd_nn::text::{Corpus, Documents, Tokenizer};
-use retrograd_nn::training::{Trainer, TrainerConfig};
-use retrograd_nn::{Gpt, GptConfig, Module};
+use retrograd_nn::training::{Purpose, Trainer, TrainerConfig};
+use retrograd_nn::{Gpt, GptConfig, Module, Pass};
 use retrograd_tensor::random::Rng;
 
 fn corpus() -> Corpus {
@@ -49,6 +49,20 @@ fn invalid_configurations_are_refused() {
 }
 
 #[test]
+fn each_step_and_purpose_has_random_streams_of_its_own() {
+    let (model, corpus) = (model(8), corpus());
+    let mut run = trainer(&model, &corpus);
+    for step in 0..2 {
+        let TrainerConfig { seed, batch, .. } = TrainerConfig::default();
+        let key = Pass::train_step(Purpose::Dropout.seed(seed), step).key();
+        assert_eq!(run.pass().key(), key);
+        let drawn = corpus.batch(Purpose::Batches.seed(seed), step, batch, 8);
+        assert_eq!(run.batch().tokens, drawn.tokens);
+        run.step().unwrap();
+    }
+}
+
+#[test]
 fn a_run_with_a_refused_step_goes_on_with_the_same_bits() {
     let (one, other, corpus) = (model(8), model(8), corpus());
     let mut run = trainer(&one, &corpus);
@@ -63,6 +77,9 @@ fn a_run_with_a_refused_step_goes_on_with_the_same_bits() {
     for _ in 0..3 {
         assert_eq!(run.step().unwrap(), resumed.step().unwrap());
     }
+    // Saved and resumed once more.
+    run.load(&resumed.checkpoint().unwrap()).unwrap();
+    assert_eq!((run.steps(), run.optimizer().steps()), (5, 4));
     assert_eq!(one.state_dict(), other.state_dict());
 }
 
