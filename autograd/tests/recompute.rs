@@ -181,13 +181,14 @@ fn constants_and_no_grad_call_the_closure_once() {
 fn the_settings_of_the_forward_pass_hold_again() {
     let w = Var::leaf(input::<f32>(1));
     let product = |w: &Var| w.t().matmul(w).square();
-    let settings: [fn(&dyn Fn() -> Var) -> Var; 2] =
-        [|f| with_matmul_precision(MatmulPrecision::Bf16, f), |f| with_level(Level::Scalar, f)];
-    for forward in settings {
+    type Forward<'a> = &'a dyn Fn() -> Var;
+    let check = |forward: &dyn Fn(Forward) -> Var| {
         let usual = forward(&|| product(&w)).sum(..).backward();
         let again = forward(&|| w.recompute(product)).sum(..).backward();
         assert_eq!(again.get(&w), usual.get(&w));
-    }
+    };
+    check(&|f| with_matmul_precision(MatmulPrecision::Bf16, f));
+    check(&|f| with_level(Level::Scalar, f));
 }
 
 #[test]
