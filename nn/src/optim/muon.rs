@@ -257,8 +257,8 @@ impl<T: Real> Optimizer<T> for Muon<T> {
         self.check(grads)?;
         // What takes most memory is first: if there is none, nothing has changed.
         let updates = self.updates(grads);
-        let hidden: Vec<_> = self.matrices.iter().flat_map(|all| all.iter()).collect();
-        let hidden: Vec<_> = hidden.iter().map(|slot| &slot.param).collect();
+        let hidden = self.matrices.iter().flat_map(|all| all.iter());
+        let hidden: Vec<_> = hidden.map(|slot| &slot.param).filter(|p| p.is_trainable()).collect();
         // Copies what graphs share.
         Param::update_all(&hidden, |weights| {
             for w in weights {
