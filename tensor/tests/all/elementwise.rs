@@ -15,7 +15,7 @@ use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Real, Shape, Tensor};
 
 /// A pointwise operation, and what its kernels may be off by.
-trait Unary<T: Real>: Sync {
+pub trait Unary<T: Real>: Sync {
     fn name(&self) -> &'static str;
     fn apply(&self, x: &Tensor<T>) -> Tensor<T>;
     /// VJP from the input and the cotangent.
@@ -56,7 +56,7 @@ impl<T: Real> ForEachOp<T> for Unaries<T> {
 }
 
 /// All pointwise operations, and `x³`.
-fn unaries<T: Real>() -> Vec<Box<dyn Unary<T>>> {
+pub fn unaries<T: Real>() -> Vec<Box<dyn Unary<T>>> {
     let mut all = Unaries(Vec::new());
     unary::for_each(&mut all);
     activation::for_each(&mut all);
@@ -143,8 +143,9 @@ fn documented_conventions_hold() {
         assert!(y.iter().all(|v| bits(v) == bits(&y[0])), "{x:e}: {y:?}");
         y[0]
     };
-    // Signed zeros and subnormals are preserved.
-    for x in [0.0f32, 1e-45, 1e-40, f32::MIN_POSITIVE.next_down()] {
+    // Signed zeros, subnormals and tiny numbers are preserved.
+    let normal = f32::MIN_POSITIVE;
+    for x in [0.0f32, 1e-45, 3e-42, 1e-40, normal.next_down(), normal, 1e-20] {
         for x in [x, -x] {
             let odd: [(&str, fn(&Tensor<f32>) -> Tensor<f32>); 8] = [
                 ("expm1", |x| x.expm1()),
@@ -168,12 +169,7 @@ fn documented_conventions_hold() {
     }
     assert_eq!(of(&|x| x.sqrt(), -0.0).to_bits(), (-0.0f32).to_bits());
     assert_eq!(of(&|x| x.recip(), -0.0), f32::NEG_INFINITY);
-    assert_eq!(of(&|x| x.exp(), 88.73), f32::INFINITY);
-    assert_eq!(of(&|x| x.exp(), -104.0), 0.0);
-    assert!(of(&|x| x.exp(), -103.0) > 0.0);
     assert_eq!(of(&|x| x.softplus(), 1e30), 1e30);
-    assert_eq!(of(&|x| x.sigmoid(), f32::NEG_INFINITY), 0.0);
-    assert_eq!(of(&|x| x.sigmoid(), f32::INFINITY), 1.0);
     for f in unaries::<f32>() {
         for nan in [f32::NAN, -f32::NAN, f32::from_bits(0x7f80_0001)] {
             let keeps_nan = f.name() != "nan_to_num";

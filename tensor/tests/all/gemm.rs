@@ -10,7 +10,7 @@ use retrograd_tensor::{MatmulPrecision, Real, Tensor, with_threads};
 
 /// The memory order of a matrix.
 #[derive(Clone, Copy, Debug)]
-enum Order {
+pub enum Order {
     Rows,
     Columns,
     /// Rows with gaps, from the last to the first.
@@ -276,41 +276,49 @@ fn special_values_propagate_as_in_the_definition() {
 #[cfg(unix)]
 #[test]
 fn no_access_is_out_of_bounds() {
-    check_bounds::<f32>();
-    check_bounds::<f64>();
+    fn check<T: Real>() {
+        let sizes = (0..=130usize).flat_map(|tail| {
+            let few = [1, 2, 3, 8].into_iter().flat_map(move |m| [(m, tail, 37), (m, 35, tail)]);
+            // Long rows, which are packed, at every 26th tail.
+            let long = [(7, 70, 513 + tail)].into_iter().filter(move |_| tail.is_multiple_of(26));
+            [(tail, 5, 70), (13, tail, 17), (7, 19, tail)].into_iter().chain(few).chain(long)
+        });
+        let orders = [(Rows, Rows), (Columns, Columns), (Rows, Columns), (Backwards, Sparse)];
+        check_bounds::<T, _>(sizes, &orders, &Level::available(), |level, a, b, out| {
+            let out = MatMut::new(out, a.rows, b.cols);
+            with_level(level, || T::gemm(a, b, false, out));
+        });
+    }
+    check::<f32>();
+    check::<f64>();
 }
 
+/// Products of small integers, which are exact in any order of additions.
 #[cfg(unix)]
-fn check_bounds<T: Real>() {
-    use crate::common::guard::Guarded;
-    let mut pages = [(); 3].map(|()| Guarded::new(320));
+pub fn check_bounds<T: Real, W: Copy + std::fmt::Display>(
+    sizes: impl Iterator<Item = (usize, usize, usize)>,
+    orders: &[(Order, Order)],
+    ways: &[W],
+    multiply: impl Fn(W, MatRef<'_, T>, MatRef<'_, T>, &mut [T]),
+) {
+    let mut pages = [(); 3].map(|()| guard::Guarded::new(320));
     let mut rng = Rng(7);
-    for tail in 0..=130usize {
-        let few = [1, 2, 3, 8].into_iter().flat_map(|m| [(m, tail, 37), (m, 35, tail)]);
-        // Long rows, which are packed, at every 26th tail.
-        let long = [(7, 70, 513 + tail)].into_iter().filter(|_| tail.is_multiple_of(26));
-        let some = [(tail, 5, 70), (13, tail, 17), (7, 19, tail)].into_iter();
-        for (m, k, n) in some.chain(few).chain(long) {
-            for at_end in [true, false] {
-                let orders =
-                    [(Rows, Rows), (Columns, Columns), (Rows, Columns), (Backwards, Sparse)];
-                for orders in orders {
-                    let [a, b, out] = &mut pages;
-                    let a = a.slice::<T>(span(orders.0, m, k), at_end);
-                    let b = b.slice::<T>(span(orders.1, k, n), at_end);
-                    let out = out.slice::<T>(m * n, at_end);
-                    a.iter_mut()
-                        .chain(&mut *b)
-                        .for_each(|x| *x = T::from_f64(rng.below(7) as f64 - 3.0));
-                    let (a, b) = (matrix(orders.0, a, m, k), matrix(orders.1, b, k, n));
-                    for level in Level::available() {
-                        with_level(level, || T::gemm(a, b, false, MatMut::new(out, m, n)));
-                        // Small integers: exact in any order.
-                        let want = |i, j| (0..k).map(|p| a.at(i, p) * b.at(p, j)).sum::<T>();
-                        for (x, i) in out.iter().zip(0..) {
-                            assert_eq!(*x, want(i / n, i % n), "{level} {m}x{k}x{n} {orders:?}");
-                        }
-                    }
+    for (m, k, n) in sizes {
+        for (at_end, &orders) in
+            [true, false].iter().flat_map(|e| orders.iter().map(move |o| (e, o)))
+        {
+            let [a, b, out] = &mut pages;
+            let a = a.slice::<T>(span(orders.0, m, k), *at_end);
+            let b = b.slice::<T>(span(orders.1, k, n), *at_end);
+            let out = out.slice::<T>(m * n, *at_end);
+            let mut number = || T::from_f64(rng.below(7) as f64 - 3.0);
+            a.iter_mut().chain(&mut *b).for_each(|x| *x = number());
+            let (a, b) = (matrix(orders.0, a, m, k), matrix(orders.1, b, k, n));
+            for &way in ways {
+                multiply(way, a, b, out);
+                let want = |i, j| (0..k).map(|p| a.at(i, p) * b.at(p, j)).sum::<T>();
+                for (x, i) in out.iter().zip(0..) {
+                    assert_eq!(*x, want(i / n, i % n), "{way} {m}x{k}x{n} {orders:?}");
                 }
             }
         }

@@ -231,14 +231,3 @@ fn zeros_skip_non_finite_elements_in_every_product() {
     let none = Tensor::<f32>::zeros([5, 0, 2]).matmul_skipping_zeros(&x);
     assert_eq!(*none.shape(), [5, 0, 2]);
 }
-
-/// An inner product has no temporary, and the bits of a sum of products.
-#[test]
-fn inner_products_are_sums_of_products() {
-    let mut rng = Rng(11);
-    for n in [0, 1, 17, 4097, 70_000] {
-        let (x, y): (Tensor<f32>, Tensor<f32>) = (rng.normals(&[n]), rng.normals(&[2 * n]));
-        let y = y.reshape([n, 2]).select(1, 1);
-        assert_eq!(x.dot(&y).to_vec(), x.mul(&y).sum(..).to_vec(), "{n}");
-    }
-}

@@ -1,9 +1,9 @@
 //! Matrix multiplication in split precision. On CPUs that do not support it, products must equal
 //! those of `f32`.
 
-#[cfg(unix)]
-use crate::common::guard::Guarded;
 use crate::common::{Rng, bits, same};
+#[cfg(unix)]
+use crate::gemm::{Order::*, check_bounds};
 use retrograd_support::panics::catch;
 use retrograd_tensor::MatmulPrecision::{self, Bf16, Bf16x3, Bf16x6, F32};
 use retrograd_tensor::kernels::gemm::Gemm;
@@ -281,32 +281,11 @@ fn small_products_and_other_levels_use_f32() {
 #[cfg(unix)]
 #[test]
 fn no_access_is_out_of_bounds() {
-    let mut pages = [(); 3].map(|()| Guarded::new(40));
-    let mut rng = Rng(9);
-    for tail in 16..=130 {
-        for (m, k, n) in [(tail, 17, 40), (18, tail, 33), (35, 20, tail)] {
-            for (at_end, in_rows) in [(true, true), (true, false), (false, true), (false, false)] {
-                let [a, b, out] = &mut pages;
-                let a = a.slice::<f32>(m * k, at_end);
-                let b = b.slice::<f32>(k * n, at_end);
-                let out = out.slice::<f32>(m * n, at_end);
-                a.iter_mut().chain(&mut *b).for_each(|x| *x = rng.below(7) as f32 - 3.0);
-                let matrix = |data, rows, cols| match in_rows {
-                    true => MatRef::new(data, rows, cols),
-                    false => MatRef::new(data, cols, rows).t(),
-                };
-                let (a, b) = (matrix(a, m, k), matrix(b, k, n));
-                for precision in SPLIT {
-                    with_matmul_precision(precision, || gemm(&Products::one(a, b), false, out));
-                    // Small integers: exact in any order.
-                    for (i, &x) in out.iter().enumerate() {
-                        let want: f32 = (0..k).map(|p| a.at(i / n, p) * b.at(p, i % n)).sum();
-                        assert_eq!(x, want, "{precision} {m}x{k}x{n} at {i}");
-                    }
-                }
-            }
-        }
-    }
+    let sizes = (16..=130).flat_map(|tail| [(tail, 17, 40), (18, tail, 33), (35, 20, tail)]);
+    let orders = [(Rows, Rows), (Columns, Columns)];
+    check_bounds::<f32, _>(sizes, &orders, &SPLIT, |precision, a, b, out| {
+        with_matmul_precision(precision, || gemm(&Products::one(a, b), false, out));
+    });
 }
 
 #[test]
