@@ -304,6 +304,15 @@ impl Browser {
         text.as_str().unwrap_or_else(|| panic!("the page has no {selector}")).to_string()
     }
 
+    /// Checks that the text of an element contains all these.
+    #[track_caller]
+    pub fn says(&mut self, selector: &str, wanted: &[&str]) {
+        let text = self.text(selector);
+        for wanted in wanted {
+            assert!(text.contains(wanted), "{wanted:?} is not in {text:?}");
+        }
+    }
+
     /// Presses a key: `ArrowRight`, `Enter`, `Tab`.
     pub fn press(&mut self, key: &str) {
         for kind in ["rawKeyDown", "keyUp"] {
@@ -355,6 +364,13 @@ impl Browser {
         std::array::from_fn(|i| {
             rect[i].as_f64().unwrap_or_else(|| panic!("no place of {selector}"))
         })
+    }
+
+    /// Clicks the middle of an element.
+    pub fn click(&mut self, selector: &str) {
+        let [left, top, width, height] = self.place(selector);
+        let middle = (left + width / 2.0, top + height / 2.0);
+        self.drag(middle, middle);
     }
 
     /// Gives files to an input element.

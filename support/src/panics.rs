@@ -108,16 +108,23 @@ pub fn check(
 /// Checks that each expression panics with a message and at its own line: each line is below the one before.
 #[macro_export]
 macro_rules! panics {
-    ($($e:expr => $want:expr;)+) => {{
+    ($($e:expr => $want:expr;)+) => { $crate::panics!(true; $($e => $want;)+) };
+    ($is_whole:literal; $($e:expr => $want:expr;)+) => {{
         let mut line = line!();
         $({
             let mut once = Some(|| _ = $e);
             let mut f = || once.take().expect("once")();
             let place = (file!(), line);
-            line = $crate::panics::check(&mut f, stringify!($e), ($want.as_ref(), true), place);
+            line = $crate::panics::check(&mut f, stringify!($e), ($want.as_ref(), $is_whole), place);
         })+
         let _ = line;
     }};
+}
+
+/// [`panics!`] with messages that contain a text.
+#[macro_export]
+macro_rules! panics_here {
+    ($($all:tt)+) => { $crate::panics!(false; $($all)+) };
 }
 
 /// Checks that each expression panics with a message that contains a text, and at a line of this file.

@@ -2,6 +2,7 @@
 
 use retrograd_autograd::{Var, check, grad};
 use retrograd_support::panics::assert_panics;
+use retrograd_support::panics_with;
 use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::{Real, ScatterReduce, Tensor};
@@ -390,24 +391,17 @@ fn losses_refuse_what_they_would_misread() {
     let row = Var::constant(Tensor::zeros([3]));
     let ones = Var::constant(Tensor::full([3, 1], 1.5));
     let sum = Reduction::Sum;
-    type Call<'a> = Box<dyn Fn() + 'a>;
-    let refused: [(&str, Call); 8] = [
-        ("mse_loss: predictions [3, 1] need", Box::new(|| drop(x.mse_loss(&row, sum)))),
-        ("l1_loss: predictions [3, 1] need", Box::new(|| drop(x.l1_loss(&row, sum)))),
-        ("kl_div: predictions [3, 1] need", Box::new(|| drop(x.kl_div(&row, true, sum)))),
-        ("delta must be above 0", Box::new(|| drop(x.huber_loss(&ones, 0.0, sum)))),
-        ("delta must be above 0", Box::new(|| drop(x.huber_loss(&ones, INF, sum)))),
-        ("beta must be finite", Box::new(|| drop(x.smooth_l1_loss(&ones, -1.0, sum)))),
-        ("must be in [0, 1], got 1.5", Box::new(|| drop(ones.binary_cross_entropy(&x, sum)))),
-        (
-            "a pos_weight [3] does not broadcast to logits [3, 1]",
-            Box::new(|| {
-                drop(x.binary_cross_entropy_with_logits(&ones, Some(&Tensor::ones([3])), sum))
-            }),
-        ),
-    ];
-    for (text, f) in refused {
-        assert_panics(text, f);
+    let three = Tensor::ones([3]);
+    panics_with! {
+        x.mse_loss(&row, sum) => "mse_loss: predictions [3, 1] need";
+        x.l1_loss(&row, sum) => "l1_loss: predictions [3, 1] need";
+        x.kl_div(&row, true, sum) => "kl_div: predictions [3, 1] need";
+        x.huber_loss(&ones, 0.0, sum) => "delta must be above 0";
+        x.huber_loss(&ones, INF, sum) => "delta must be above 0";
+        x.smooth_l1_loss(&ones, -1.0, sum) => "beta must be finite";
+        ones.binary_cross_entropy(&x, sum) => "must be in [0, 1], got 1.5";
+        x.binary_cross_entropy_with_logits(&ones, Some(&three), sum) =>
+            "a pos_weight [3] does not broadcast to logits [3, 1]";
     }
 }
 

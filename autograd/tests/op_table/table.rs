@@ -42,24 +42,17 @@ pub enum Second {
 /// The element types a row is compiled for.
 pub trait Typed: Real {
     fn call(row: &Row) -> Call<Self>;
-    fn bits(self) -> u64;
 }
 
 impl Typed for f64 {
     fn call(row: &Row) -> Call<f64> {
         row.f64
     }
-    fn bits(self) -> u64 {
-        self.to_bits()
-    }
 }
 
 impl Typed for f32 {
     fn call(row: &Row) -> Call<f32> {
         row.f32
-    }
-    fn bits(self) -> u64 {
-        self.to_bits().into()
     }
 }
 
