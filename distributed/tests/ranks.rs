@@ -6,13 +6,12 @@ use retrograd_distributed::{Collectives, Communicator, DataParallel, GradientSum
 use retrograd_nn::optim::*;
 use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Param, Pass, StateDict, Visitor};
 use retrograd_study::record::record;
-use retrograd_support::panics::{panic_here, panic_text};
+use retrograd_support::panics::{catch, message, panic_here, panic_text};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -317,11 +316,6 @@ fn a_panic_of_one_rank_ends_all() {
     }
 }
 
-fn panic_of(f: impl FnOnce()) -> Option<String> {
-    let panic = catch_unwind(AssertUnwindSafe(f)).err();
-    panic.map(|text| *text.downcast::<String>().expect("a text"))
-}
-
 fn sgd(module: &impl Module<f32>) -> Result<Box<dyn Optimizer>, ConfigError> {
     Ok(Box::new(Sgd::new(module, SgdConfig { lr: 0.1, momentum: 0.9, ..SgdConfig::default() })?))
 }
@@ -366,7 +360,7 @@ fn a_rank_that_leaves_ends_the_others() {
                         }
                     }
                 };
-                panic_of(run)
+                catch(run).err().map(message)
             });
             // Ranks 0 and 2 have a step more than rank 1, or rank 1 has.
             let waits = |rank: usize| (rank == 1) == (actions == "ssss");
@@ -554,7 +548,7 @@ fn ranks_with_other_bits_are_refused() {
             let model = two();
             let parallel = DataParallel::new(&model, rank);
             let step = || with_level(level, || drop(gradients_of(&parallel, &model)));
-            panic_of(step)
+            catch(step).err().map(message)
         });
         let same = first.is_fused() == second.is_fused();
         for text in texts {

@@ -103,14 +103,9 @@ fn the_table_in_the_docs_is_that_of_the_kinds() {
     };
     let mut table = "| name | what it computes | paper | module |\n|---|---|---|---|\n".to_string();
     for kind in AttentionKind::ALL {
-        let sizes = GptConfig {
-            layers: 2,
-            heads: 2,
-            width: 16,
-            context: 16,
-            vocab: 4,
-            ..GptConfig::default()
-        };
+        let (layers, heads, width) = (2, 2, 16);
+        let sizes =
+            GptConfig { vocab: 4, context: 16, layers, heads, width, ..GptConfig::default() };
         let model = Gpt::<f32>::new(sizes.with_attention(*kind), &mut Rng::new(1)).unwrap();
         let modules = model.named_modules();
         let module = modules.iter().find(|(path, _)| path.ends_with("h.1.attn"));

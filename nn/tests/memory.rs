@@ -31,15 +31,9 @@ fn turn() -> MutexGuard<'static, ()> {
 #[test]
 fn later_steps_allocate_no_memory() {
     let _turn = turn();
-    let config = GptConfig {
-        vocab: 65,
-        context: 64,
-        layers: 2,
-        heads: 4,
-        width: 128,
-        dropout: 0.1,
-        ..GptConfig::default()
-    };
+    let (layers, heads, width, dropout) = (2, 4, 128, 0.1);
+    let config =
+        GptConfig { vocab: 65, context: 64, layers, heads, width, dropout, ..Default::default() };
     let rng = &mut Rng::new(1);
     let model = Gpt::<f32>::new(config, rng).unwrap();
     let mut optimizer = AdamW::new(&model, AdamConfig::decoupled()).unwrap();

@@ -2,7 +2,7 @@
 //! PyTorch in `optim` (the cases that end in `unfrozen`).
 
 use crate::common::*;
-use crate::optim::{Two, both, every, two};
+use crate::optim::{Two, both, every, every_and_muon, two};
 use retrograd_nn::Module;
 use retrograd_nn::checkpoint::Checkpoint;
 use retrograd_nn::optim::{Adam, AdamConfig, Optimizer};
@@ -18,13 +18,13 @@ fn step(model: &Two<f32>, optimizer: &mut dyn Optimizer<f32>, step: u64) {
 
 #[test]
 fn a_run_with_a_frozen_layer_resumes_bit_for_bit() {
-    for i in 0..every(&two::<f32>()).len() {
+    for i in 0..every_and_muon(&two::<f32>()).len() {
         let reference = two::<f32>();
-        let (name, mut whole) = every(&reference).remove(i);
+        let (name, mut whole) = every_and_muon(&reference).remove(i);
         (0..10).for_each(|n| step(&reference, &mut *whole, n));
         for cut in [0, 1, 2, 4, 6, 9] {
             let first = two::<f32>();
-            let (_, mut optimizer) = every(&first).remove(i);
+            let (_, mut optimizer) = every_and_muon(&first).remove(i);
             (0..cut).for_each(|n| step(&first, &mut *optimizer, n));
             let mut file = Checkpoint::new();
             file.put("optimizer", &optimizer.state_dict());
@@ -35,7 +35,7 @@ fn a_run_with_a_frozen_layer_resumes_bit_for_bit() {
 
             let second = two::<f32>();
             second.load_state_dict(&first.state_dict()).unwrap();
-            let (_, mut resumed) = every(&second).remove(i);
+            let (_, mut resumed) = every_and_muon(&second).remove(i);
             resumed.load_state_dict(optimizer.steps(), &dict).unwrap();
             (cut..10).for_each(|n| step(&second, &mut *resumed, n));
             assert_eq!(state_bits(&second), state_bits(&reference), "{name} cut at {cut}");

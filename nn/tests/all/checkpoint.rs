@@ -12,8 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-pub fn folder() -> TempDir {
+fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
+}
+
+/// The path of a file in a folder.
+pub fn file() -> (TempDir, PathBuf) {
+    let folder = folder();
+    let path = folder.path().join("file");
+    (folder, path)
 }
 
 /// A checkpoint with every element type, special values and unusual shapes.
@@ -77,8 +84,7 @@ fn saved_checkpoints_are_loaded_unchanged() {
 
 #[test]
 fn floats_in_notes_keep_every_bit() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     let mut rng = Rng::new(1);
     let floats: Vec<f64> = (0..5000)
         .map(|_| f64::from_bits(rng.key().bits(0)))
@@ -99,8 +105,7 @@ fn floats_in_notes_keep_every_bit() {
 
 #[test]
 fn a_saved_model_is_restored() {
-    let dir = folder();
-    let path = dir.path().join("model.safetensors");
+    let (_dir, path) = file();
     let model = gpt::<f32>(config(), 1);
     let mut file = Checkpoint::new();
     file.put("model", &model.state_dict());
@@ -212,8 +217,7 @@ pub fn one(name: &str, dtype: &str, shape: &str, from: u64, to: u64) -> String {
 
 #[test]
 fn foreign_files_are_read_and_their_metadata_become_notes() {
-    let dir = folder();
-    let path = dir.path().join("foreign");
+    let (_dir, path) = file();
     let w = one("w", "F32", "[2]", 0, 8);
     // A header of any length, aligned or not, with spaces at its end.
     for spaces in 0..9 {
@@ -233,8 +237,7 @@ fn foreign_files_are_read_and_their_metadata_become_notes() {
 
 #[test]
 fn malformed_files_are_errors_that_name_the_defect() {
-    let dir = folder();
-    let path = dir.path().join("bad");
+    let (_dir, path) = file();
     let text = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
         let error = Checkpoint::load(&path).unwrap_err();
@@ -338,8 +341,7 @@ fn malformed_files_are_errors_that_name_the_defect() {
 
 #[test]
 fn later_formats_are_rejected() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (dir, path) = file();
     let good = small(dir.path());
     let at = good.windows(14).position(|w| w == br#""retrograd":"1"#).unwrap() + 13;
     for (version, want) in [
@@ -357,8 +359,7 @@ fn later_formats_are_rejected() {
 
 #[test]
 fn invalid_names_and_notes_are_rejected() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (dir, path) = file();
     small(dir.path());
     everything().save(&path).unwrap();
     let before = fs::read(&path).unwrap();
@@ -479,8 +480,7 @@ fn a_file_that_is_replaced_keeps_its_mode_and_owner() {
 
 #[test]
 fn no_temporary_file_remains() {
-    let dir = folder();
-    let path = dir.path().join("a.safetensors");
+    let (dir, path) = file();
     for _ in 0..20 {
         everything().save(&path).unwrap();
     }
@@ -509,8 +509,7 @@ fn number(path: &Path) -> u32 {
 
 #[test]
 fn concurrent_writers_of_one_path_do_not_mix() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (dir, path) = file();
     numbered(0).save(&path).unwrap();
     std::thread::scope(|s| {
         for thread in 0..2u32 {
@@ -557,8 +556,7 @@ fn child(path: &Path, before: &str) -> Command {
 #[cfg(unix)]
 fn a_killed_process_leaves_a_complete_file() {
     use std::io::{BufRead, BufReader};
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     numbered(0).save(&path).unwrap();
     for round in 0..12u64 {
         let mut process = child(&path, "").stdout(std::process::Stdio::piped()).spawn().unwrap();
@@ -584,8 +582,7 @@ fn a_killed_process_leaves_a_complete_file() {
 #[test]
 #[cfg(unix)]
 fn a_failed_write_keeps_the_old_file() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (dir, path) = file();
     numbered(0).save(&path).unwrap();
     let whole = fs::metadata(&path).unwrap().len();
     // The system limits the size of files: with an error if the signal is ignored...

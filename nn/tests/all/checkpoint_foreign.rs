@@ -1,7 +1,7 @@
 //! Compatibility of checkpoints: files equal those of the reference implementation of safetensors,
 //! and files of other programs can be read.
 
-use crate::checkpoint::{everything, folder, one, raw};
+use crate::checkpoint::{everything, file, one, raw};
 use crate::common::*;
 use retrograd_nn::checkpoint::{AnyTensor, Checkpoint, CheckpointError, ConvertError, Unsupported};
 use retrograd_nn::internals::{Value, bf16, dictionary, f16};
@@ -14,8 +14,7 @@ use std::path::Path;
 
 #[test]
 fn files_are_those_of_the_reference_implementation() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     let mut model = Checkpoint::new();
     model.put("model", &gpt::<f32>(config(), 1).state_dict());
     for file in [everything(), model, Checkpoint::new()] {
@@ -31,8 +30,7 @@ fn files_are_those_of_the_reference_implementation() {
 
 #[test]
 fn plain_files_are_those_of_the_reference_implementation() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     let mut file = Checkpoint::new();
     file.put("", &gpt::<f32>(config(), 1).state_dict());
     let written = |file: &Checkpoint| {
@@ -77,8 +75,7 @@ fn plain_files_are_those_of_the_reference_implementation() {
 
 #[test]
 fn a_long_non_contiguous_tensor_is_written_in_row_major_order() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     let x = Tensor::<f32>::arange(0.0, 60_000.0, 1.0).reshape([100, 3, 200]);
     let mut file = Checkpoint::new();
     let views = [x.t(), x.transpose(0, 2), x.slice(1, 1..2), x.select(2, 7), x.narrow(0, 3, 90)];
@@ -107,8 +104,7 @@ fn an_empty_prefix_adds_nothing_to_names() {
 
 #[test]
 fn an_unknown_type_is_an_error_only_when_read() {
-    let dir = folder();
-    let path = dir.path().join("mixed");
+    let (dir, path) = file();
     let entries = [
         one("a.eight", "F8_E4M3", "[3]", 0, 3),
         one("a.new", "F7_E3M3", "[5]", 3, 8),
@@ -168,8 +164,7 @@ fn file_of(path: &Path, dtype: &str, shape: &str, bytes: &[u8]) -> Checkpoint {
 
 #[test]
 fn unsigned_64_bit_integers_that_exceed_i64_are_not_supported() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     let bytes = |xs: &[u64]| xs.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     let most = i64::MAX as u64;
     let file = file_of(&path, "U64", "[3]", &bytes(&[0, 7, most]));
@@ -195,8 +190,7 @@ fn unsigned_64_bit_integers_that_exceed_i64_are_not_supported() {
 #[test]
 fn tensors_of_narrow_types_are_read_in_pieces() {
     // More elements than fit into one buffer, of each width.
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     let n = 70_001;
     let value = |i: usize| (i % 251) as i64 - 100;
     let bytes: Vec<u8> = (0..n).flat_map(|i| (value(i) as i8).to_le_bytes()).collect();
@@ -212,8 +206,7 @@ fn tensors_of_narrow_types_are_read_in_pieces() {
 
 #[test]
 fn floats_are_converted_to_the_type_of_the_model() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     let odd = [0.1f64, -0.0, 1e-50, f64::NAN, f64::NEG_INFINITY, 3.4e38];
     let mut file = Checkpoint::new();
     file.tensors.insert("wide".into(), Tensor::from(odd).into());
@@ -276,8 +269,7 @@ fn integers_are_converted_only_if_nothing_is_lost() {
 
 #[test]
 fn load_filtered_reads_only_selected_tensors() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     let mut file = everything();
     file.put("model", &gpt::<f32>(config(), 1).state_dict());
     file.save(&path).unwrap();
@@ -308,8 +300,7 @@ fn load_filtered_reads_only_selected_tensors() {
 
 #[test]
 fn files_of_torch_save_are_identified() {
-    let dir = folder();
-    let path = dir.path().join("model.pt");
+    let (_dir, path) = file();
     let text = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
         Checkpoint::load(&path).unwrap_err().to_string()

@@ -4,7 +4,7 @@
 //! Each test runs itself again in a process whose memory the system limits, with one task.
 #![cfg(target_os = "linux")]
 
-use crate::checkpoint::{folder, one, raw};
+use crate::checkpoint::{file, one, raw};
 use retrograd_nn::StateDict;
 use retrograd_nn::checkpoint::{Checkpoint, CheckpointError};
 use retrograd_tensor::Tensor;
@@ -69,8 +69,7 @@ fn child() {
 
 #[test]
 fn saving_allocates_no_memory_for_tensors() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     // 200 MB of weights, and memory for one more copy, but not for two.
     assert_eq!(with_memory(450, "save", &path), "Ok(())");
     assert!(fs::metadata(&path).unwrap().len() > 50 * MILLION as u64);
@@ -93,8 +92,7 @@ fn zeros(path: &Path, tensors: &[(&str, usize)]) {
 
 #[test]
 fn out_of_memory_is_an_error() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     zeros(&path, &[("a", 1000), ("b", 200_000_000)]);
     let want =
         format!("out of memory: {}: no memory for 800000000 bytes of tensor `b`", path.display());
@@ -103,8 +101,7 @@ fn out_of_memory_is_an_error() {
 
 #[test]
 fn filtered_tensors_take_no_memory() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     zeros(&path, &[("model.w", 1_000_000), ("optimizer.m", 100_000_000)]);
     assert!(with_memory(300, "load", &path).starts_with("out of memory: "));
     assert_eq!(with_memory(300, "load model", &path), r#"["model.w"] of []"#);
@@ -118,8 +115,7 @@ fn filtered_tensors_take_no_memory() {
 
 #[test]
 fn long_lists_in_a_header_take_a_few_times_their_length() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     // 10 MB of text. With a JSON value per number it would take 160 MB.
     let list = format!("[{}0]", "0,".repeat(5_000_000));
     let text = |header: String| {
@@ -148,8 +144,7 @@ fn long_lists_in_a_header_take_a_few_times_their_length() {
 
 #[test]
 fn a_header_for_which_there_is_no_memory_is_an_error() {
-    let dir = folder();
-    let path = dir.path().join("a");
+    let (_dir, path) = file();
     let spaces = " ".repeat(90_000_000);
     fs::write(&path, raw(&format!("{{}}{spaces}"), 0)).unwrap();
     let said = with_memory(120, "load", &path);

@@ -8,17 +8,6 @@ fn corpus() -> Corpus {
 }
 
 #[test]
-fn windows_cover_every_held_out_token_but_the_first() {
-    let corpus = corpus();
-    let windows = corpus.windows(4);
-    let lengths: Vec<usize> = windows.iter().map(|w| w.tokens.len() - 1).collect();
-    assert_eq!(lengths, [4, 4, 1]);
-    let targets: Vec<i64> = windows.iter().flat_map(|w| w.tokens[1..].to_vec()).collect();
-    assert_eq!(targets, (1..10).collect::<Vec<i64>>());
-    assert_eq!(windows.iter().map(|w| w.bytes).sum::<u64>(), 9);
-}
-
-#[test]
 fn batches_depend_on_seed_and_step_only() {
     let tokens = |seed, step| corpus().batch(seed, step, 3, 8).tokens.to_vec();
     assert_eq!(tokens(1, 5), tokens(1, 5));
@@ -45,16 +34,4 @@ fn texts_that_are_too_short_are_errors() {
     assert!(corpus().check(9).is_ok());
     let error = corpus().check(10).unwrap_err().to_string();
     assert!(error.contains("of its 100 tokens 10 are for validation"), "{error}");
-}
-
-#[test]
-fn separators_stand_between_documents_and_have_no_bytes() {
-    let documents = Documents::of("one|twö|three").split("|");
-    let corpus = Corpus::new(&documents, 1.0, &Tokenizer::bytes().with_separator()).unwrap();
-    let text = "one\u{0}twö\u{0}three";
-    let expected: Vec<i64> =
-        text.bytes().map(|b| if b == 0 { 256 } else { i64::from(b) }).collect();
-    assert_eq!(corpus.held_out(), expected);
-    let bytes: u64 = corpus.windows(5).iter().map(|w| w.bytes).sum();
-    assert_eq!(bytes, "netwöthree".len() as u64);
 }

@@ -3,6 +3,7 @@
 use crate::common::*;
 use retrograd_autograd::Gradients;
 use retrograd_nn::*;
+use retrograd_support::panics_here;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor, with_threads};
 
@@ -130,20 +131,13 @@ fn invalid_batches_are_reported_at_the_line_of_the_caller() {
     let [tokens, targets] = batch(8, 100);
     let wrong = only(&targets, -1, |row, _| row > 0);
     with_threads(3, || {
-        for (tokens, targets, said) in [
-            (&tokens, &wrong, "target"),
-            (&wrong, &targets, "gpt: token -1 at position 0 is outside"),
-        ] {
-            assert_panics_here(said, || {
-                model.loss_and_gradients(tokens, targets, &mut Pass::eval())
-            });
+        let said = "gpt: token -1 at position 0 is outside";
+        panics_here! {
+            model.loss_and_gradients(&tokens, &wrong, &mut Pass::eval()) => "target";
+            model.loss_and_gradients(&wrong, &targets, &mut Pass::eval()) => said;
+            model.attention_maps(&wrong) => said;
+            model.forward_cached(&wrong, &mut model.cache()) => said;
         }
-        assert_panics_here("gpt: token -1 at position 0 is outside", || {
-            model.attention_maps(&wrong)
-        });
-        assert_panics_here("gpt: token -1 at position 0 is outside", || {
-            model.forward_cached(&wrong, &mut model.cache())
-        });
     });
 }
 

@@ -67,24 +67,15 @@ fn muon_by_hand() {
 }
 
 #[test]
-fn muon_resumes_bit_for_bit_and_rejects_invalid_arguments() {
-    let (layer, other) = (|| Linear::<f32>::new(6, 4, &mut Rng::new(1)), 3);
+fn muon_rejects_invalid_arguments() {
+    let layer = || Linear::<f32>::new(6, 4, &mut Rng::new(1));
     let loss = |l: &Linear<f32>, step: u64| {
         let x = Var::constant(Tensor::randn([2, 6], &mut Rng::new(step)));
         l.forward(&x, &mut Pass::eval()).square().sum(..).backward()
     };
     let whole = layer();
     let mut muon = Muon::new(&whole, MuonConfig::default()).unwrap();
-    (0..6).for_each(|step| muon.step(&loss(&whole, step)).unwrap());
-    let part = layer();
-    let mut first = Muon::new(&part, MuonConfig::default()).unwrap();
-    (0..other).for_each(|step| first.step(&loss(&part, step)).unwrap());
-    let mut second = Muon::new(&part, MuonConfig::default()).unwrap();
-    second.load_state_dict(first.steps(), &first.state_dict()).unwrap();
-    (other..6).for_each(|step| second.step(&loss(&part, step)).unwrap());
-    assert_eq!(part.state_dict(), whole.state_dict());
-    assert_eq!(second.state_dict(), muon.state_dict());
-
+    (0..2).for_each(|step| muon.step(&loss(&whole, step)).unwrap());
     // The learning rate of AdamW keeps its ratio.
     muon.set_lr(0.0);
     let before = whole.state_dict();

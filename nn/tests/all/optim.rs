@@ -160,6 +160,13 @@ pub fn every<T: Real>(model: &Two<T>) -> Vec<(&'static str, Box<dyn Optimizer<T>
     NAMES.map(|name| (name, build(name))).into()
 }
 
+/// These and Muon.
+pub fn every_and_muon<T: Real>(model: &Two<T>) -> Vec<(&'static str, Box<dyn Optimizer<T>>)> {
+    let mut all = every(model);
+    all.push(("muon", Box::new(Muon::new(model, MuonConfig::default()).unwrap())));
+    all
+}
+
 #[test]
 fn a_step_updates_all_parameters_or_none() {
     let model = two::<f32>();
@@ -214,9 +221,7 @@ fn a_step_without_memory_changes_nothing() {
     for i in 0..=NAMES.len() {
         for allocation in 0.. {
             let model = two::<f32>();
-            let mut all = every(&model);
-            all.push(("muon", Box::new(Muon::new(&model, MuonConfig::default()).unwrap())));
-            let (name, mut optimizer) = all.swap_remove(i);
+            let (name, mut optimizer) = every_and_muon(&model).remove(i);
             optimizer.step(&both(&model, 1)).unwrap();
             let seen = |o: &dyn Optimizer<f32>| {
                 (state_bits(&model), dict_bits(&o.state_dict()), o.steps())

@@ -2,8 +2,7 @@
 
 use crate::common::*;
 use crate::optim::{both, two};
-use retrograd_nn::optim::{Optimizer, Sgd};
-use retrograd_nn::{Module, Param};
+use retrograd_nn::Param;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::cost::Cost;
 use retrograd_tensor::par::{self, threads};
@@ -123,21 +122,6 @@ fn gradients_are_found_by_parameter() {
     assert!(grads.get(&Param::new(Tensor::<f64>::zeros([4]))).is_none());
     assert_eq!(*grads.remove(&model.vector).unwrap().shape(), [4]);
     assert!(grads.get(&model.vector).is_none() && grads.len() == 1);
-}
-
-/// An update by hand equals that of the optimiser.
-#[test]
-fn an_update_by_hand_equals_that_of_the_optimiser() {
-    let (a, b) = (two::<f32>(), two::<f32>());
-    let mut sgd = Sgd::new(&a, Default::default()).unwrap();
-    sgd.step(&both(&a, 5)).unwrap();
-    let grads = both(&b, 5);
-    for (_, p) in b.named_parameters() {
-        p.update(|w| *w = &*w + &(grads.get(&p).unwrap() * -0.01));
-    }
-    for (x, y) in a.state_dict().values().zip(b.state_dict().values()) {
-        assert!((x - y).abs().max(..).item() < 1e-7);
-    }
 }
 
 #[test]

@@ -8,47 +8,25 @@ use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
 /// nanoGPT's names for two layers in PyTorch's state_dict(), sorted.
-const NAMES: [&str; 29] = [
-    "lm_head.weight",
-    "transformer.h.0.attn.c_attn.bias",
-    "transformer.h.0.attn.c_attn.weight",
-    "transformer.h.0.attn.c_proj.bias",
-    "transformer.h.0.attn.c_proj.weight",
-    "transformer.h.0.ln_1.bias",
-    "transformer.h.0.ln_1.weight",
-    "transformer.h.0.ln_2.bias",
-    "transformer.h.0.ln_2.weight",
-    "transformer.h.0.mlp.c_fc.bias",
-    "transformer.h.0.mlp.c_fc.weight",
-    "transformer.h.0.mlp.c_proj.bias",
-    "transformer.h.0.mlp.c_proj.weight",
-    "transformer.h.1.attn.c_attn.bias",
-    "transformer.h.1.attn.c_attn.weight",
-    "transformer.h.1.attn.c_proj.bias",
-    "transformer.h.1.attn.c_proj.weight",
-    "transformer.h.1.ln_1.bias",
-    "transformer.h.1.ln_1.weight",
-    "transformer.h.1.ln_2.bias",
-    "transformer.h.1.ln_2.weight",
-    "transformer.h.1.mlp.c_fc.bias",
-    "transformer.h.1.mlp.c_fc.weight",
-    "transformer.h.1.mlp.c_proj.bias",
-    "transformer.h.1.mlp.c_proj.weight",
-    "transformer.ln_f.bias",
-    "transformer.ln_f.weight",
-    "transformer.wpe.weight",
-    "transformer.wte.weight",
-];
+fn nanogpt_names() -> Vec<String> {
+    let of_layer = |i: usize| {
+        let parts = "attn.c_attn attn.c_proj ln_1 ln_2 mlp.c_fc mlp.c_proj".split(' ');
+        parts.flat_map(move |part| ["bias", "weight"].map(|kind| format!("h.{i}.{part}.{kind}")))
+    };
+    let rest = "ln_f.bias ln_f.weight wpe.weight wte.weight".split(' ').map(String::from);
+    let inside = (0..2).flat_map(of_layer).chain(rest).map(|name| format!("transformer.{name}"));
+    std::iter::once("lm_head.weight".to_string()).chain(inside).collect()
+}
 
 #[test]
 fn names_are_those_of_nanogpt() {
     for tied in [true, false] {
         for bias in [true, false] {
             let model = gpt::<f32>(GptConfig { tied, bias, ..config() }, 1);
-            let want: Vec<&str> =
-                NAMES.into_iter().filter(|n| bias || !n.ends_with("bias")).collect();
+            let mut want = nanogpt_names();
+            want.retain(|name| bias || !name.ends_with("bias"));
             let dict = model.state_dict();
-            assert_eq!(dict.keys().collect::<Vec<_>>(), want);
+            assert_eq!(dict.keys().cloned().collect::<Vec<_>>(), want);
             let parameters = model.named_parameters().len();
             assert_eq!(parameters, want.len() - tied as usize);
             assert_eq!(*dict["transformer.h.0.attn.c_attn.weight"].shape(), [24, 8]);
@@ -62,16 +40,7 @@ fn names_are_those_of_nanogpt() {
 #[test]
 fn sizes_are_those_of_nanogpt() {
     // The number printed by nanoGPT for its CPU recipe, plus the position embedding, which it excludes.
-    let cpu = GptConfig {
-        vocab: 65,
-        context: 64,
-        layers: 4,
-        heads: 4,
-        width: 128,
-        bias: false,
-        ..GptConfig::default()
-    };
-    let model = Gpt::<f32>::new(cpu, &mut Rng::new(0)).unwrap();
+    let model = Gpt::<f32>::new(nanogpt_cpu(), &mut Rng::new(0)).unwrap();
     assert_eq!(model.num_parameters(), 65 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 2 * 128) + 128);
 }
 
@@ -155,30 +124,17 @@ fn a_differing_prefix_of_names_is_explained() {
         dict.into_iter().map(|(name, w)| (format!("{prefix}{name}"), w)).collect()
     };
     let text = |dict: &StateDict| model.load_state_dict(dict).unwrap_err().to_string();
-    assert_eq!(
-        text(&with("_orig_mod.")),
-        "the state dict does not fit; nothing was loaded\
-         \n  missing: transformer.wte.weight\
-         \n  missing: transformer.wpe.weight\
-         \n  missing: transformer.h.0.ln_1.weight\
-         \n  missing: transformer.h.0.ln_1.bias\
-         \n  missing: transformer.h.0.attn.c_attn.weight\
-         \n  missing: transformer.h.0.attn.c_attn.bias\
-         \n  missing: transformer.h.0.attn.c_proj.weight\
-         \n  missing: transformer.h.0.attn.c_proj.bias\
-         \n  and 20 more missing\
-         \n  unexpected: _orig_mod.lm_head.weight\
-         \n  unexpected: _orig_mod.transformer.h.0.attn.c_attn.bias\
-         \n  unexpected: _orig_mod.transformer.h.0.attn.c_attn.weight\
-         \n  unexpected: _orig_mod.transformer.h.0.attn.c_proj.bias\
-         \n  unexpected: _orig_mod.transformer.h.0.attn.c_proj.weight\
-         \n  unexpected: _orig_mod.transformer.h.0.ln_1.bias\
-         \n  unexpected: _orig_mod.transformer.h.0.ln_1.weight\
-         \n  unexpected: _orig_mod.transformer.h.0.ln_2.bias\
+    let missing = model.named_parameters().into_iter().take(8);
+    let missing: String = missing.map(|(name, _)| format!("\n  missing: {name}")).collect();
+    let names = with("_orig_mod.").into_keys().take(8);
+    let unexpected: String = names.map(|name| format!("\n  unexpected: {name}")).collect();
+    let want = format!(
+        "the state dict does not fit; nothing was loaded{missing}\n  and 20 more missing{unexpected}\
          \n  and 21 more unexpected\
          \n  (hint: names in the state dict begin with `_orig_mod.`, which torch.compile adds; \
          `Checkpoint::get(\"_orig_mod\")` removes it)"
     );
+    assert_eq!(text(&with("_orig_mod.")), want);
     // The fields of the error contain all of them, and so does the long form of the message.
     let error = model.load_state_dict(&with("_orig_mod.")).unwrap_err();
     assert_eq!((error.missing.len(), error.unexpected.len()), (28, 29));
@@ -337,7 +293,7 @@ random_tests! {
         let before = state_bits(&model);
         let mut dict = gpt::<f32>(config(), 2).state_dict();
         for (at, edit) in edits {
-            let name = NAMES[at].to_string();
+            let name = nanogpt_names().swap_remove(at);
             match edit {
                 0 => drop(dict.remove(&name)),
                 1 => drop(dict.insert(format!("{name}.more"), Tensor::ones([1]))),

@@ -156,6 +156,7 @@ random_tests! {
             let tokenizer = tokenizer.with_separator();
             let corpus = Corpus::new(&documents, 1.0, &tokenizer).unwrap();
             let separator = tokenizer.separator().unwrap();
+            prop_assert_eq!(separator as usize, tokenizer.vocab_size() - 1);
             let wanted: Vec<_> = all.iter().map(|text| tokenizer.encode(text).unwrap()).collect();
             prop_assert_eq!(corpus.held_out(), wanted.join(&separator));
             // Windows follow one another; only the last may be shorter.

@@ -5,8 +5,10 @@ use retrograd_nn::optim::{AdamConfig, AdamW};
 use retrograd_nn::schedule::Schedule;
 use retrograd_nn::text::{Corpus, Documents, Tokenizer};
 use retrograd_nn::training::{Purpose, Trainer, TrainerConfig};
-use retrograd_nn::{Gpt, GptConfig, Module, Pass};
+use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Pass};
 use retrograd_tensor::random::Rng;
+
+const NAN: f64 = f64::NAN;
 
 fn corpus() -> Corpus {
     Corpus::new(&Documents::of("abc ".repeat(40)), 0.1, &Tokenizer::bytes()).unwrap()
@@ -18,33 +20,34 @@ fn model(width: usize) -> Gpt {
     Gpt::new(config, &mut Rng::new(1)).unwrap()
 }
 
-fn trainer<'a>(model: &'a Gpt, corpus: &'a Corpus) -> Trainer<'a> {
+fn built<'a>(
+    model: &'a Gpt,
+    corpus: &'a Corpus,
+    config: TrainerConfig,
+) -> Result<Trainer<'a>, ConfigError> {
     let optimizer = Box::new(AdamW::new(model, AdamConfig::default()).unwrap());
-    Trainer::new(model, corpus, optimizer, TrainerConfig::default()).unwrap()
+    Trainer::new(model, corpus, optimizer, config)
+}
+
+fn trainer<'a>(model: &'a Gpt, corpus: &'a Corpus) -> Trainer<'a> {
+    built(model, corpus, TrainerConfig::default()).unwrap()
 }
 
 #[test]
 fn invalid_configurations_are_refused() {
     let (model, corpus) = (model(8), corpus());
-    let refused = |config: TrainerConfig| {
-        let optimizer = Box::new(AdamW::new(&model, AdamConfig::default()).unwrap());
-        Trainer::new(&model, &corpus, optimizer, config).err().unwrap().to_string()
-    };
     let default = TrainerConfig::default;
     for (config, want) in [
         (TrainerConfig { batch: 0, ..default() }, "a batch needs at least 1 sequence, got 0"),
         (TrainerConfig { shards: Some(0), ..default() }, "a batch needs at least 1 shard, got 0"),
-        (
-            TrainerConfig { clip: f64::NAN, ..default() },
-            "the maximum norm must be at least 0, got NaN",
-        ),
+        (TrainerConfig { clip: NAN, ..default() }, "the maximum norm must be at least 0, got NaN"),
         (TrainerConfig { clip: -1.0, ..default() }, "the maximum norm must be at least 0, got -1"),
         (
-            TrainerConfig { schedule: Schedule::Constant { lr: f64::NAN }, ..default() },
+            TrainerConfig { schedule: Schedule::Constant { lr: NAN }, ..default() },
             "the learning rate must be finite and >= 0, got NaN",
         ),
     ] {
-        assert_eq!(refused(config), want);
+        assert_eq!(built(&model, &corpus, config).err().unwrap().to_string(), want);
     }
 }
 
@@ -86,10 +89,7 @@ fn a_run_with_a_refused_step_goes_on_with_the_same_bits() {
 #[test]
 fn a_checkpoint_of_another_configuration_is_refused() {
     let (model, corpus) = (model(8), corpus());
-    let with = |config| {
-        let optimizer = Box::new(AdamW::new(&model, AdamConfig::default()).unwrap());
-        Trainer::new(&model, &corpus, optimizer, config).unwrap()
-    };
+    let with = |config| built(&model, &corpus, config).unwrap();
     let default = TrainerConfig::default;
     let mut file = with(TrainerConfig { clip: f64::INFINITY, ..default() }).checkpoint().unwrap();
     let schedule = Schedule::Constant { lr: 0.5 };

@@ -52,6 +52,12 @@ pub fn config() -> GptConfig {
     GptConfig { vocab: 7, context: 6, layers: 2, heads: 2, width: 8, ..GptConfig::default() }
 }
 
+/// nanoGPT's model for a CPU.
+pub fn nanogpt_cpu() -> GptConfig {
+    let (layers, heads, width) = (4, 4, 128);
+    GptConfig { vocab: 65, context: 64, layers, heads, width, bias: false, ..GptConfig::default() }
+}
+
 /// Projections of width 8 in 4 heads of width 6 with 2 key heads.
 pub fn uneven() -> Projections<f64> {
     Projections::new(HeadSizes::new(8, 4).key_heads(2).head_width(6), &mut Rng::new(3))

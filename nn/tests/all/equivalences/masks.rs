@@ -10,26 +10,17 @@ pub fn masks(t: &mut Table, with: &str, p: &Projections<f64>) {
     let x = around().1;
     let (full, causal) = (by(p, Mask::full()), by(p, Mask::causal()));
 
-    t.case(with).same("window >= L = causal", &x, by(p, Mask::window(8, 0)), &causal);
-    t.case(with).same(
-        "block mask all full = dense",
-        &x,
-        by(p, Mask::blocks(2, &Tensor::ones([5, 5]))),
-        &full,
-    );
-    t.case(with).same(
-        "dilation 1 = window",
-        &x,
-        by(p, Mask::window(2, 1) & Mask::dilated(1)),
-        by(p, Mask::window(2, 1)),
-    );
-    t.case(with).same(
-        "mask by head, all alike = mask",
-        &x,
-        by(p, Mask::by_head(vec![Mask::window(2, 1); 3])),
-        by(p, Mask::window(2, 1)),
-    );
-    t.case(with).same("prefixes of 0 = causal", &x, by(p, Mask::prefix(&[0])), &causal);
+    let window = || Mask::window(2, 1);
+    let blocks = Mask::blocks(2, &Tensor::ones([5, 5]));
+    for (name, mask, same) in [
+        ("window >= L = causal", Mask::window(8, 0), Mask::causal()),
+        ("block mask all full = dense", blocks, Mask::full()),
+        ("dilation 1 = window", window() & Mask::dilated(1), window()),
+        ("mask by head, all alike = mask", Mask::by_head(vec![window(); 3]), window()),
+        ("prefixes of 0 = causal", Mask::prefix(&[0]), Mask::causal()),
+    ] {
+        t.case(with).same(name, &x, by(p, mask), by(p, same));
+    }
     let prefix = PrefixLmAttention::new(p.clone());
     t.case(with).same(
         "prefixes of L = full",

@@ -14,14 +14,6 @@ fn talking_heads_equal_their_formula() {
     m.weight_mix.set(randn(&[4, 4], 21));
     let x = randn(&[1, 6, 8], 22);
     let full = causal(&m, &Var::constant(x.clone()));
-    let mut changed = x.clone();
-    changed.make_mut()[5 * 8..].fill(9.0);
-    let other = causal(&m, &Var::constant(changed));
-    assert_eq!(
-        full.slice(1, 0..5).to_vec(),
-        other.slice(1, 0..5).to_vec(),
-        "a later token changes the output"
-    );
     // By hand.
     let p = &m.projections;
     let split =
