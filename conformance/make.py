@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+import runners
+
 CONTEXT = getcontext()
 CONTEXT.prec = 60
 CONTEXT.traps = dict.fromkeys(CONTEXT.traps, False)  # infinities and NaN as in IEEE 754
@@ -128,6 +130,7 @@ OPS = {
     "detach": np.frompyfunc(number, 1, 1),
     "set_item": set_item,
 }
+ARRAYS = {name: lambda *of, f=f, **options: np.array(f(*of, **options), object) for name, f in OPS.items()}
 
 
 def gradient(steps, inputs, y, x, level):
@@ -143,20 +146,10 @@ def gradient(steps, inputs, y, x, level):
 
 def run(steps, inputs, level=0):
     """The variables by name, as arrays of numbers."""
-    env = dict(inputs)
-    for i, step in enumerate(steps):
-        name, op, of = step["name"], step["op"], step["of"]
-        options = {k: v for k, v in step.items() if k not in ("name", "op", "of")}
-        if op == "repeat":
-            env[name] = env[of[0]]
-            for _ in range(options["times"]):
-                env = run(options["steps"], env)
-        elif op in ("grad", "backward"):
-            passes = [gradient(steps[:i], inputs, y, of[-1], level) for y in of[:-1]]
-            env[name] = np.array(sum(passes), object)
-        else:
-            env[name] = np.array(OPS[op](*(env[name] for name in of), **options), object)
-    return env
+    def grad(ys, x, _, steps, inputs):
+        return np.array(sum(gradient(steps, inputs, y, x, level) for y in ys), object)
+
+    return runners.run({**ARRAYS, "grad": grad, "backward": grad}, steps, inputs)
 
 
 def values(x):

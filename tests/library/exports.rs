@@ -23,36 +23,19 @@ fn of_gguf() -> Vec<(&'static str, GptConfig)> {
     let llama = || sized(GptConfig::llama());
     let linear = Scaling::Linear { factor: 4.0 };
     let linear = Positions::Rope(RopeConfig { scaling: linear, base: 500.0, ..Default::default() });
+    let gpt2 = || sized(GptConfig { mlp: MlpKind::GeluTanh, ..GptConfig::default() });
+    let woven = rope(Pairing::Interleaved, None);
     vec![
-        ("gpt2", sized(GptConfig { mlp: MlpKind::GeluTanh, ..GptConfig::default() })),
-        (
-            "gpt2",
-            sized(GptConfig {
-                bias: false,
-                tied: false,
-                mlp: MlpKind::GeluTanh,
-                ..Default::default()
-            }),
-        ),
+        ("gpt2", gpt2()),
+        ("gpt2", GptConfig { bias: false, tied: false, ..gpt2() }),
         ("llama", llama()),
-        (
-            "llama",
-            GptConfig {
-                positions: rope(Pairing::Interleaved, None),
-                tied: true,
-                key_heads: Some(2),
-                ..llama()
-            },
-        ),
+        ("llama", GptConfig { positions: woven, tied: true, key_heads: Some(2), ..llama() }),
         (
             "llama",
             GptConfig { positions: linear, names: Names::Gpt2, head_width: Some(12), ..llama() },
         ),
         ("qwen3", GptConfig { qk_norm: true, key_heads: Some(1), hidden: Some(40), ..llama() }),
-        (
-            "qwen3",
-            GptConfig { qk_norm: true, positions: rope(Pairing::Interleaved, None), ..llama() },
-        ),
+        ("qwen3", GptConfig { qk_norm: true, positions: woven, ..llama() }),
         ("arcee", GptConfig { mlp: MlpKind::ReluSquared, ..llama() }),
         ("apertus", sized(GptConfig::modern())),
     ]
@@ -204,13 +187,8 @@ fn floats_are_rounded_to_the_nearest() {
         assert!(off > 0.0);
     }
     assert_eq!(WeightType::Q8_0.rounded(&Tensor::zeros([1, 32])), Tensor::zeros([1, 32]));
-    assert!(
-        WeightType::Q8_0
-            .rounded(&Tensor::full([1, 32], f32::NAN))
-            .to_vec()
-            .iter()
-            .all(|x| x.is_nan())
-    );
+    let nan = WeightType::Q8_0.rounded(&Tensor::full([1, 32], f32::NAN));
+    assert!(nan.to_vec().iter().all(|x| x.is_nan()));
 }
 
 #[test]
@@ -299,18 +277,14 @@ fn damaged_files_are_refused() {
         field(0x72, &[field(0x0a, key.as_bytes()), field(0x12, value.as_bytes())].concat())
     };
     let entries = [entry("retrograd.config", &config), entry("retrograd.weights", "f32")].concat();
-    let error = error_of(&path, &[field(0x3a, &table), entries].concat()).unwrap();
-    assert!(error.contains("there is no tensor"), "{error}");
-    let error = error_of(&path, &b"\x08\x00".repeat(1 << 20)).unwrap();
-    assert!(error.contains("neither"), "{error}");
-    let foreign = b"\x08\x0a\x12\x07pytorch\x3a\x00";
-    let error = error_of(&path, foreign).unwrap();
-    assert!(error.contains("another program wrote it"), "{error}");
-    assert!(
-        error_of(&path, b"{}")
-            .unwrap()
-            .contains("it is neither a file of GGUF nor a model of ONNX")
-    );
+    let refused = |bytes: &[u8], said: &str| {
+        let error = error_of(&path, bytes).unwrap();
+        assert!(error.contains(said), "{error}");
+    };
+    refused(&[field(0x3a, &table), entries].concat(), "there is no tensor");
+    refused(&b"\x08\x00".repeat(1 << 20), "neither");
+    refused(b"\x08\x0a\x12\x07pytorch\x3a\x00", "another program wrote it");
+    refused(b"{}", "it is neither a file of GGUF nor a model of ONNX");
 }
 
 /// A file of GGUF with one entry and one tensor, in bytes of the specification.

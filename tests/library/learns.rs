@@ -25,16 +25,9 @@ fn batch(rows: usize, rng: &mut Rng) -> (Tensor<i64>, Tensor<i64>) {
 }
 
 fn model(width: usize, dropout: f64) -> Gpt {
-    let config = GptConfig {
-        vocab: VOCAB,
-        context: CONTEXT,
-        layers: 2,
-        heads: 2,
-        width,
-        dropout,
-        bias: false,
-        ..GptConfig::default()
-    };
+    let (vocab, context, layers, heads, bias) = (VOCAB, CONTEXT, 2, 2, false);
+    let config =
+        GptConfig { vocab, context, layers, heads, width, dropout, bias, ..Default::default() };
     Gpt::new(config, &mut Rng::new(1)).unwrap()
 }
 

@@ -166,9 +166,7 @@ impl Transcript<'_> {
             }
         };
         let names: Vec<&str> = names.split(' ').collect();
-        let [scope, wte, wpe, blocks, norm_1, attention, norm_2, last] = names[..] else {
-            panic!()
-        };
+        let [scope, wte, wpe, blocks, norm_1, attention, norm_2, last] = names.try_into().unwrap();
         let table = self.find(&format!("{scope}.{wte}.weight")).expect("an embedding");
         let mut x = table.index_select(0, tokens);
         if let Some(learned) = self.find(&format!("{scope}.{wpe}.weight")) {

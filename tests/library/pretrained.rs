@@ -499,7 +499,7 @@ fn saved_models_are_loaded_unchanged_and_hold_the_tensors_of_transformers() {
 
 /// Small models of every option that transformers have.
 fn exportable() -> Vec<(&'static str, GptConfig)> {
-    let (sizes, llama) = (sized(GptConfig::default()), sized(GptConfig::llama()));
+    let (gpt2, llama) = (|| sized(GptConfig::default()), || sized(GptConfig::llama()));
     let yarn = Yarn { beta_fast: 8.0, ..Yarn::new(4.0, 8) };
     let llama3 = Llama3Scaling { factor: 8.0, context: 16, low: 0.1, high: 1.0 };
     let scaled = |scaling| Positions::Rope(RopeConfig { scaling, ..RopeConfig::default() });
@@ -507,25 +507,16 @@ fn exportable() -> Vec<(&'static str, GptConfig)> {
     let interleaved = Positions::Rope(RopeConfig { pairing, base: 100.0, ..RopeConfig::default() });
     let linear = scaled(Scaling::Linear { factor: 4.0 });
     let of_llama = [
-        ("llama-tied", GptConfig { tied: true, key_heads: Some(1), ..llama.clone() }),
-        ("llama-grouped", GptConfig { attention: AttentionKind::GroupedQuery, ..llama.clone() }),
-        (
-            "llama-bias",
-            GptConfig { bias: true, mlp: MlpKind::GeGlu, hidden: Some(40), ..llama.clone() },
-        ),
-        (
-            "llama-wide-heads",
-            GptConfig { head_width: Some(12), key_heads: Some(2), ..llama.clone() },
-        ),
-        (
-            "llama-interleaved",
-            GptConfig { positions: interleaved, key_heads: Some(2), ..llama.clone() },
-        ),
-        ("llama-linear", GptConfig { positions: linear, mlp: MlpKind::ReGlu, ..llama.clone() }),
-        ("llama-3", GptConfig { positions: scaled(Scaling::Llama3(llama3)), ..llama.clone() }),
-        ("llama-yarn", GptConfig { positions: scaled(Scaling::Yarn(yarn)), ..llama.clone() }),
-        ("qwen3", GptConfig { qk_norm: true, key_heads: Some(2), ..llama.clone() }),
-        ("arcee", GptConfig { mlp: MlpKind::ReluSquared, bias: true, ..llama }),
+        ("llama-tied", GptConfig { tied: true, key_heads: Some(1), ..llama() }),
+        ("llama-grouped", GptConfig { attention: AttentionKind::GroupedQuery, ..llama() }),
+        ("llama-bias", GptConfig { bias: true, mlp: MlpKind::GeGlu, hidden: Some(40), ..llama() }),
+        ("llama-wide-heads", GptConfig { head_width: Some(12), key_heads: Some(2), ..llama() }),
+        ("llama-interleaved", GptConfig { positions: interleaved, key_heads: Some(2), ..llama() }),
+        ("llama-linear", GptConfig { positions: linear, mlp: MlpKind::ReGlu, ..llama() }),
+        ("llama-3", GptConfig { positions: scaled(Scaling::Llama3(llama3)), ..llama() }),
+        ("llama-yarn", GptConfig { positions: scaled(Scaling::Yarn(yarn)), ..llama() }),
+        ("qwen3", GptConfig { qk_norm: true, key_heads: Some(2), ..llama() }),
+        ("arcee", GptConfig { mlp: MlpKind::ReluSquared, bias: true, ..llama() }),
         ("apertus", sized(GptConfig::modern())),
         (
             "apertus-dropout",
@@ -533,11 +524,11 @@ fn exportable() -> Vec<(&'static str, GptConfig)> {
         ),
     ];
     let of_gpt2 = [
-        ("nanogpt", GptConfig { bias: false, ..sizes.clone() }),
-        ("gpt2-untied-relu", GptConfig { tied: false, mlp: MlpKind::Relu, ..sizes.clone() }),
+        ("nanogpt", GptConfig { bias: false, ..gpt2() }),
+        ("gpt2-untied-relu", GptConfig { tied: false, mlp: MlpKind::Relu, ..gpt2() }),
         (
             "gpt2-relu2",
-            GptConfig { hidden: Some(40), norm_eps: 1e-3, mlp: MlpKind::ReluSquared, ..sizes },
+            GptConfig { hidden: Some(40), norm_eps: 1e-3, mlp: MlpKind::ReluSquared, ..gpt2() },
         ),
     ];
     of_gpt2.into_iter().chain(of_llama).collect()

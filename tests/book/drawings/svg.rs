@@ -68,31 +68,27 @@ impl Svg {
     }
 
     /// A rectangle, filled with a colour of this opacity.
-    pub(crate) fn rect(
+    fn filled(
         &mut self,
         (x, y): (f64, f64),
         (w, h): (f64, f64),
         (color, opacity): (&str, f64),
+        outline: &str,
     ) {
         let [x, y, w, h] = [x, y, w, h].map(round);
         let opacity = (100.0 * opacity).round() / 100.0;
         self.push(format_args!(
-            r#"<rect x="{x}" y="{y}" width="{w}" height="{h}" fill="{color}" fill-opacity="{opacity}" stroke-opacity="0.45"/>"#
+            r#"<rect x="{x}" y="{y}" width="{w}" height="{h}" fill="{color}" fill-opacity="{opacity}" {outline}/>"#
         ));
     }
 
+    pub(crate) fn rect(&mut self, at: (f64, f64), size: (f64, f64), color: (&str, f64)) {
+        self.filled(at, size, color, r#"stroke-opacity="0.45""#);
+    }
+
     /// A rectangle without an outline.
-    pub(crate) fn area(
-        &mut self,
-        (x, y): (f64, f64),
-        (w, h): (f64, f64),
-        (color, opacity): (&str, f64),
-    ) {
-        let [x, y, w, h] = [x, y, w, h].map(round);
-        let opacity = (100.0 * opacity).round() / 100.0;
-        self.push(format_args!(
-            r#"<rect x="{x}" y="{y}" width="{w}" height="{h}" fill="{color}" fill-opacity="{opacity}" stroke="none"/>"#
-        ));
+    pub(crate) fn area(&mut self, at: (f64, f64), size: (f64, f64), color: (&str, f64)) {
+        self.filled(at, size, color, r#"stroke="none""#);
     }
 
     pub(crate) fn circle(

@@ -5,7 +5,7 @@ use super::{Bound, Fixture, close, parameters};
 use retrograd::nn::attention::Mask;
 use retrograd::nn::{TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerConfig};
 use retrograd::prelude::*;
-use retrograd_support::panics::assert_panics;
+use retrograd_support::panics_with;
 
 /// Loads the state dict of a case, and compares the output and all gradients.
 fn check(case: &str, module: &dyn Module<f64>, f: impl Fn(&Var<f64>, &Var<f64>) -> Var<f64>) {
@@ -78,11 +78,12 @@ fn norms_refuse_shapes_that_do_not_fit() {
     let x = Var::constant(Tensor::<f32>::zeros([2, 3, 4]));
     let vector = Var::constant(Tensor::zeros([12]));
     let not = "is not that of the last axes of [2, 3, 4]";
-    assert_panics(not, || x.layer_norm_over(&[2, 3], None, None, 1e-5));
-    assert_panics(not, || x.layer_norm_over(&[], None, None, 1e-5));
-    assert_panics(not, || x.rms_norm_over(&[5, 2, 3, 4], None, 1e-5));
-    assert_panics("weight has shape [12], not [3, 4]", || {
-        x.layer_norm_with_stats(&[3, 4], Some(&vector), None, 1e-5)
-    });
-    assert_panics("at least one axis", || LayerNorm::<f32>::over(&[]));
+    panics_with! {
+        x.layer_norm_over(&[2, 3], None, None, 1e-5) => not;
+        x.layer_norm_over(&[], None, None, 1e-5) => not;
+        x.rms_norm_over(&[5, 2, 3, 4], None, 1e-5) => not;
+        x.layer_norm_with_stats(&[3, 4], Some(&vector), None, 1e-5) =>
+            "weight has shape [12], not [3, 4]";
+        LayerNorm::<f32>::over(&[]) => "at least one axis";
+    }
 }

@@ -28,15 +28,14 @@ fn join<T: Element>(parts: impl IntoIterator<Item = Tensor<T>>) -> Vec<T> {
     parts.into_iter().flat_map(|part| part.to_vec()).collect()
 }
 
-/// Distance in units in the last place.
-fn ulps_f32(a: f32, b: f32) -> u64 {
-    let line = |x: f32| i64::from(x.abs().to_bits()) * if x < 0.0 { -1 } else { 1 };
-    line(a).abs_diff(line(b))
-}
-
-fn ulps_f64(a: f64, b: f64) -> u64 {
-    let line = |x: f64| i128::from(x.abs().to_bits()) * if x < 0.0 { -1 } else { 1 };
-    line(a).abs_diff(line(b)) as u64
+/// At most so many units in the last place, and equal bits for two thirds.
+fn close<T: Storable>(ours: Vec<T>, theirs: &AnyTensor, max: u64) {
+    let (n, theirs) = (ours.len(), list::<T>(theirs));
+    let equal = ours.iter().zip(&theirs).filter(|(a, b)| a == b).count();
+    let [ours, theirs] = [ours, theirs].map(Tensor::from);
+    let worst = ours.max_ulp_distance(&theirs);
+    assert!(worst <= max, "{worst} ULP");
+    assert!(3 * equal > 2 * n, "{equal} of {n} equal");
 }
 
 #[test]
@@ -69,36 +68,22 @@ fn integers_are_equal() {
 
 #[test]
 fn normal_numbers_differ_by_rounding() {
-    let close_f32 = |ours: Vec<f32>, theirs: &AnyTensor, max: u64| {
-        let theirs = list::<f32>(theirs);
-        assert_eq!(ours.len(), theirs.len());
-        let far = ours.iter().zip(&theirs).map(|(&a, &b)| ulps_f32(a, b));
-        let equal = far.clone().filter(|&ulps| ulps == 0).count();
-        let worst = far.max().unwrap();
-        assert!(worst <= max, "{worst} ULP");
-        assert!(3 * equal > 2 * ours.len(), "{equal} of {} equal", ours.len());
-    };
     fn sizes<T: Real>(rng: &mut TorchRng) -> Vec<T> {
         join((0..=40).map(|n| rng.randn([n])))
     }
-    case("randn_f32", |rng, theirs| close_f32(sizes(rng), theirs, 3));
-    case("randn_f64", |rng, theirs| {
-        let (ours, theirs) = (sizes(rng), list::<f64>(theirs));
-        assert_eq!(ours.len(), theirs.len());
-        let worst = ours.iter().zip(&theirs).map(|(&a, &b)| ulps_f64(a, b)).max();
-        assert!(worst <= Some(3), "{worst:?} ULP");
-    });
+    case("randn_f32", |rng, theirs| close(sizes::<f32>(rng), theirs, 3));
+    case("randn_f64", |rng, theirs| close(sizes::<f64>(rng), theirs, 3));
     case("normal_f32", |rng, theirs| {
-        close_f32(join([5, 50].map(|n| rng.normal([n], 0.5, 0.02))), theirs, 1)
+        close::<f32>(join([5, 50].map(|n| rng.normal([n], 0.5, 0.02))), theirs, 1)
     });
     case("many_f32", |rng, theirs| {
         let x: Tensor = rng.randn([150_000]);
         let parts = [0..64, 75_000..75_064, 149_936..150_000].map(|range| x.slice(0, range));
-        close_f32(join(parts.into_iter().chain([rng.rand([1])])), theirs, 3);
+        close::<f32>(join(parts.into_iter().chain([rng.rand([1])])), theirs, 3);
     });
     case("embedding", |rng, theirs| {
         let tables = [(6, 16), (2, 3), (50, 3)].map(|(n, d)| torch_embedding(n, d, rng));
-        close_f32(join(tables.map(|table| table.weight.value())), theirs, 3);
+        close::<f32>(join(tables.map(|table| table.weight.value())), theirs, 3);
     });
 }
 

@@ -55,7 +55,7 @@ macro_rules! table {
     ($table:ident, $call:ident($($arg:ident: $type:ty)?) $passed:tt $($name:ident)*) => {
         pub const $table: &[&str] = &[$(stringify!($name)),*];
 
-        fn $call<T: Real>(op: &str, x: &Var<T>, $($arg: $type)?) -> Option<Var<T>> {
+        pub fn $call<T: Real>(op: &str, x: &Var<T>, $($arg: $type)?) -> Option<Var<T>> {
             match op { $(stringify!($name) => Some(x.$name $passed),)* _ => None }
         }
     };

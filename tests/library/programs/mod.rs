@@ -1,7 +1,7 @@
 //! Random programs, on every path and in PyTorch.
 
 mod draw;
-mod language;
+pub mod language;
 
 use draw::{draw, operations};
 use language::{How, Outcome, Program, number};
