@@ -134,14 +134,8 @@ fn npz(data: &[u8]) {
 fn index(data: &[u8]) {
     let folder = path("model");
     if !folder.exists() {
-        let size = GptConfig {
-            vocab: 3,
-            context: 2,
-            layers: 1,
-            heads: 1,
-            width: 2,
-            ..GptConfig::default()
-        };
+        let size =
+            GptConfig { vocab: 3, context: 2, layers: 1, heads: 1, width: 2, ..Default::default() };
         let model = Gpt::<f32>::new(size, &mut Rng::new(1)).expect("a model");
         model.save_pretrained(&folder).expect("saved");
         fs::rename(folder.join("model.safetensors"), folder.join("1.safetensors")).expect("saved");

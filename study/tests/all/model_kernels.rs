@@ -71,15 +71,8 @@ fn composed_attention_names_the_reason_and_contains_its_operations() {
 #[test]
 fn operations_of_a_training_step_follow_the_formula() {
     let (batch, length, layers, width, vocab) = (3, 32, 2, 32, 19);
-    let config = GptConfig {
-        vocab,
-        context: length,
-        layers,
-        heads: 2,
-        width,
-        dropout: 0.0,
-        ..GptConfig::default()
-    };
+    let config =
+        GptConfig { vocab, context: length, layers, heads: 2, width, ..GptConfig::default() };
     let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     let rng = &mut Rng::new(7);
     let [x, y] = [(); 2].map(|()| Tensor::<i64>::randint(0, vocab as i64, [batch, length], rng));

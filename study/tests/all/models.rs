@@ -192,15 +192,9 @@ fn a_missing_gradient_names_its_cut() {
 /// With dropout, which is the same in each run of a step.
 #[test]
 fn gradients_of_a_model_are_checked() {
-    let config = GptConfig {
-        layers: 1,
-        heads: 2,
-        width: 16,
-        vocab: 12,
-        context: 8,
-        dropout: 0.1,
-        ..GptConfig::default()
-    };
+    let (layers, heads, width, dropout) = (1, 2, 16, 0.1);
+    let config =
+        GptConfig { vocab: 12, context: 8, layers, heads, width, dropout, ..GptConfig::default() };
     let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     let tokens = Tensor::from_vec((0..16i64).map(|i| i * i % 12).collect(), [2, 8]);
     let step = XRay::of(&model)
