@@ -1,6 +1,6 @@
 //! A complete run: its output and its files.
 
-use crate::program::{FAILED, Place, TINY};
+use crate::program::{FAILED, Place, TINY, contains};
 use serde_json::Value;
 
 /// A page of the attention during training, and one of a sample.
@@ -29,9 +29,7 @@ const DONE: &[&str] =
 fn a_run_writes_all_documented_files() {
     let place = Place::new();
     let out = place.ok("train --preset tiny --steps 40 --eval-every 10 --tokens 50");
-    for text in ["Once upon a time", "Held-out loss", "out/run\n", "What to try next"] {
-        assert!(out.contains(text), "{text:?} is not in {out}");
-    }
+    contains(&out, &["Once upon a time", "Held-out loss", "out/run\n", "What to try next"]);
 
     // The hint is a command with the same text and flags.
     let (_, larger) = out.split_once("train a larger model\n").unwrap();

@@ -1,8 +1,6 @@
 //! Differences between runs, and the first step at which something holds.
 
-use crate::program::{FAILED, Place, USAGE};
-use retrograd::nn::StateDict;
-use retrograd::nn::checkpoint::Checkpoint;
+use crate::program::{FAILED, Place, USAGE, contains};
 use retrograd_support::browser::check_page;
 use std::fs;
 
@@ -33,9 +31,7 @@ fn a_flipped_bit_of_a_weight_is_found_at_its_step_and_operation() {
         "First operation that differs: feed_forward, in transformer.h.0.mlp.c_fc (shard 0), element [0, 5, 7]",
         "layer_norm                forward",
     ];
-    for text in said {
-        assert!(out.contains(text), "{text:?} is not in {out}");
-    }
+    contains(&out, &said);
     check_page(&place.path("page.html"));
     assert!(place.ok("diff a a").contains("the same bits in all 24 steps"));
     let same = place.ok("diff a b --step 3");
@@ -81,8 +77,7 @@ fn the_first_step_at_which_a_condition_holds_is_found() {
     // The same run, with all checkpoints: the norm of these weights grows.
     place.train("all", 40, "--keep-every 1 --mlp relu");
     let norm = |step: u64| {
-        let file = place.path(&format!("all/checkpoint-{step}.safetensors"));
-        let weights: StateDict = Checkpoint::load(file).unwrap().get("model").unwrap();
+        let weights = place.weights(&format!("all/checkpoint-{step}.safetensors"));
         f64::from(weights["transformer.h.0.mlp.c_fc.weight"].square().sum(..).item()).sqrt()
     };
     let limit = norm(22).midpoint(norm(23));

@@ -1,11 +1,10 @@
 //! Grids of recipes.
 
-use crate::program::{Ended, Place, TINY, USAGE, kill, wait_until};
+use crate::program::{Ended, Place, USAGE, flags_of_tiny, kill, wait_until};
 use std::fs;
 
-/// The flags of `TINY`, for other commands.
 fn recipe() -> String {
-    format!("{} --steps 5 --threads 1", TINY.trim_start_matches("train"))
+    format!("{} --steps 5 --threads 1", flags_of_tiny())
 }
 
 #[test]
@@ -40,7 +39,7 @@ fn a_grid_trains_every_combination_and_goes_on_after_failures() {
 #[test]
 fn an_interrupted_grid_says_what_is_done_and_goes_on() {
     let place = Place::new();
-    let line = format!("grid --out grid {} steps=2,100000 --no-page --threads 1", &TINY[5..]);
+    let line = format!("grid --out grid {} steps=2,100000 --no-page --threads 1", flags_of_tiny());
     let mut child = place.start(&line);
     wait_until(&mut child, || place.lines("grid/steps=100000").len() > 2);
     kill("INT", child.id());

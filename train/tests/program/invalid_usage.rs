@@ -1,6 +1,6 @@
 //! Invalid usage: every error has a message and an exit code.
 
-use crate::program::{Ended, FAILED, Place, TINY, USAGE, wait_until};
+use crate::program::{Ended, FAILED, Place, TINY, USAGE, contains, wait_until};
 use std::fs;
 
 /// A temporary folder with a short run in `run`.
@@ -219,10 +219,8 @@ fn resuming_with_other_hyperparameters_or_text() {
     let failed = "failed: the run in grid/lr=0.003 cannot be resumed with other";
     assert!(ended.out.contains(failed) && !ended.out.contains("best"), "{ended:?}");
     ended.failed(FAILED, &["error: every run failed"]);
-    let csv = place.read("grid/grid.csv");
-    for said in ["--width: 32, not 64", "--precision: 'f32', not 'bf16'"] {
-        assert!(csv.contains(said), "{csv}");
-    }
+    let said = ["--width: 32, not 64", "--precision: 'f32', not 'bf16'"];
+    contains(&place.read("grid/grid.csv"), &said);
 }
 
 #[test]

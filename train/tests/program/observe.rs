@@ -1,6 +1,6 @@
 //! `--xray`, `RETROGRAD_XRAY` and `RETROGRAD_NONFINITE`.
 
-use crate::program::{Place, TINY, USAGE};
+use crate::program::{Place, TINY, USAGE, contains};
 use retrograd_support::browser::check_page;
 use std::fs;
 
@@ -81,10 +81,8 @@ fn a_variable_records_the_first_backward_pass() {
         .ok();
     check(&place, "step.html");
     // Modules and parameters have the names that the model gives them.
-    let html = place.read("step.html");
-    for name in ["\"transformer.h.0.attn\"", "\"transformer.h.0.ln_1.weight\"", "\"Gpt\""] {
-        assert!(html.contains(name), "{name}");
-    }
+    let names = ["\"transformer.h.0.attn\"", "\"transformer.h.0.ln_1.weight\"", "\"Gpt\""];
+    contains(&place.read("step.html"), &names);
     assert!(place.checkpoint("plain") == place.checkpoint("recorded"));
     let said = "RETROGRAD_XRAY: cannot write the page: missing/step.html";
     run("missing/step.html", "again").says(said).ok();

@@ -107,11 +107,15 @@ impl Place {
         Checkpoint::load(self.path(folder).join("checkpoint.safetensors")).unwrap()
     }
 
+    /// The weights in a checkpoint.
+    pub fn weights(&self, file: &str) -> StateDict {
+        Checkpoint::load(self.path(file)).unwrap().get("model").unwrap()
+    }
+
     /// Flips the last bit of a weight in a checkpoint.
     pub fn flip_bit(&self, file: &str) {
-        let path = self.path(file);
+        let (path, weights) = (self.path(file), self.weights(file));
         let mut file = Checkpoint::load(&path).unwrap();
-        let weights: StateDict = file.get("model").unwrap();
         let name = "transformer.h.0.mlp.c_fc.weight";
         let mut values = weights[name].to_vec();
         values[3] = f32::from_bits(values[3].to_bits() ^ 1);
@@ -139,6 +143,19 @@ impl Place {
 /// A number from the environment.
 pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// The flags of `TINY`, for other commands than `train`.
+pub fn flags_of_tiny() -> &'static str {
+    TINY.trim_start_matches("train")
+}
+
+/// Checks that what was printed contains all of `said`.
+#[track_caller]
+pub fn contains(printed: &str, said: &[&str]) {
+    for text in said {
+        assert!(printed.contains(text), "{text:?} is not in {printed}");
+    }
 }
 
 /// Sends a signal to a program.
@@ -224,9 +241,7 @@ impl Ended {
     #[track_caller]
     pub fn failed(self, code: i32, said: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
-        for text in said {
-            assert!(self.err.contains(text), "{text:?} is not in {self:?}");
-        }
+        contains(&self.err, said);
         assert!(!self.err.contains("panicked"), "{self:?}");
     }
 }

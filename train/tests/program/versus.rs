@@ -1,15 +1,8 @@
 //! Pairs of runs.
 
-use crate::program::{FAILED, Place, TINY, USAGE};
-use retrograd::nn::StateDict;
-use retrograd::nn::checkpoint::Checkpoint;
+use crate::program::{FAILED, Place, USAGE, flags_of_tiny as recipe};
 use retrograd_support::browser::check_page;
 use serde_json::Value;
-
-/// The flags of `TINY`.
-fn recipe() -> &'static str {
-    TINY.trim_start_matches("train")
-}
 
 #[test]
 fn a_worse_recipe_is_found_in_pairs_that_share_their_first_weights() {
@@ -28,12 +21,7 @@ fn a_worse_recipe_is_found_in_pairs_that_share_their_first_weights() {
     assert!(pairs[0]["a"]["memory"].as_u64().unwrap() > pairs[0]["b"]["memory"].as_u64().unwrap());
     check_page(&place.path("out/versus/versus.html"));
 
-    let first = |folder: &str| -> StateDict {
-        Checkpoint::load(place.path(folder).join("checkpoint-0.safetensors"))
-            .unwrap()
-            .get("model")
-            .unwrap()
-    };
+    let first = |folder: &str| place.weights(&format!("{folder}/checkpoint-0.safetensors"));
     let (a, b) = (first("out/versus/a-1338"), first("out/versus/b-1338"));
     assert!(b.len() < a.len() && b.iter().all(|(name, b)| a[name].to_vec() == b.to_vec()));
     // Run A is the run of its flags.
