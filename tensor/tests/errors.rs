@@ -415,6 +415,8 @@ fn row_operations_check_shapes_and_parameters() {
     panics! {
         t.weighted_cross_entropy(&targets, &Tensor::ones([2]), options) =>
             "cross_entropy: 3 classes need weights [3], got [2]";
+        t.weighted_cross_entropy(&targets, &Tensor::zeros([0]), options) =>
+            "cross_entropy: 3 classes need weights [3], got [0]";
         t.weighted_cross_entropy(&targets, &Tensor::from([1.0, -1.0, f32::NAN]), options) =>
             "cross_entropy: the weight of class 1 must be finite and at least 0, got -1";
     }

@@ -19,7 +19,7 @@ const ADDRESSES: &[(&str, usize)] = &[
     ("tensor/src/simd/prefetch.rs", 2),
     ("tensor/src/simd/wasm128.rs", 2),
     ("tensor/src/simd/x86.rs", 1),
-    ("tensor/src/storage.rs", 11),
+    ("tensor/src/storage.rs", 13),
     ("tensor/tests/all/common/guard.rs", 3),
     ("tensor/tests/pool.rs", 1),
     ("web/src/lib.rs", 3),

@@ -116,6 +116,9 @@ impl Case {
                 all.push(Case { thin, short, ..Case::of(sizes, 100 + i as u64) });
             }
         }
+        // Vectors of every size up to this one, for sanitizers.
+        let most = std::env::var("OP_SIZES").map_or(0, |n| n.parse().expect("a size"));
+        all.extend((0..most).map(|n| Case::of(&[n + 1], n as u64)));
         all
     }
 

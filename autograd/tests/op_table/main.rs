@@ -1,9 +1,9 @@
 //! All checks of every differentiable operation, from one table.
 //!
-//! `PROPTEST_CASES` sets the number of random cases per row, and `OP` selects the rows of one
-//! operation. `cargo test --test op_table -- --nocapture` prints the number of executions of each
-//! check, and the largest errors: `worst` is relative, `share` and `f32` are fractions of the
-//! allowed error.
+//! `PROPTEST_CASES` sets the number of random cases per row, `OP_SIZES=130` adds vectors of every size
+//! up to 130, and `OP` selects the rows of one operation. `cargo test --test op_table -- --nocapture`
+//! prints the number of executions of each check, and the largest errors: `worst` is relative, `share`
+//! and `f32` are fractions of the allowed error.
 
 mod checks;
 mod complete;

@@ -297,6 +297,8 @@ impl CrossEntropy {
     /// let (targets, weights) = (Tensor::from([0i64, -100, 1]), Tensor::from([0.5f32, 2.0]));
     /// let divisor = |w| CrossEntropy::default().divisor(&[3, 2].into(), &targets, w);
     /// assert_eq!((divisor(None), divisor(Some(&weights))), (2.0, 2.5));
+    /// let ignored = Tensor::full([3], -100i64);
+    /// assert_eq!(CrossEntropy::default().divisor::<f32, _>(&[3, 2].into(), &ignored, None), f64::INFINITY);
     /// ```
     #[track_caller]
     pub fn divisor<T: Real, I: Integer>(
