@@ -161,6 +161,17 @@ fn indices_of_several_axes_are_checked() {
             "as_strided_scatter: Layout { shape: [2], strides: [0, 0, 0, 0, 0, 0, 0, 0], offset: 0 } \
              exceeds [2], or has elements with one position";
     }
+    let (t, five) = (x(&[4]), Layout::contiguous([5].into()));
+    let [last, reversed] = [1, -1].map(|step| five.slice("", 0, 1, 5, step).unwrap());
+    let end = |layout: Layout| format!("{layout:?} exceeds the 4 elements of [4]");
+    panics! {
+        t.as_strided(&five) => format!("as_strided: {}", end(five));
+        t.as_strided(&last) => format!("as_strided: {}", end(last));
+        t.as_strided(&reversed) => format!("as_strided: {}", end(reversed));
+        t.view_by(|_| Ok(last)) => format!("view_by: {last:?} exceeds the storage");
+        x(&[4]).as_strided_add_assign(&last, &x(&[4])) =>
+            format!("as_strided_add_assign: [4] through {last:?} does not fit [4]");
+    }
 }
 
 #[test]

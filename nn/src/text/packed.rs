@@ -193,11 +193,11 @@ impl PackedDocuments {
     pub fn batch(&self, seed: u64, step: u64, sequences: usize) -> PackedBatch {
         let rows = self.rows.len() as u64;
         let first = step * sequences as u64;
-        let (mut pass, mut order) = (0, self.order(seed, first / rows));
+        let (mut pass, mut order) = (None, Vec::new());
         let mut chosen = Vec::with_capacity(sequences);
         for i in first..first + sequences as u64 {
-            if i == first || i / rows != pass {
-                (pass, order) = (i / rows, self.order(seed, i / rows));
+            if pass != Some(i / rows) {
+                (pass, order) = (Some(i / rows), self.order(seed, i / rows));
             }
             chosen.push(order[(i % rows) as usize]);
         }

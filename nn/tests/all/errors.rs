@@ -63,6 +63,8 @@ fn sizes_of_heads_are_checked() {
         DifferentialAttention::<f64>::new(HeadSizes::new(6, 2), 0, None, &mut rng()) =>
             "a head of width 3 is odd";
         LongformerAttention::new(p(), &[1, 1, 2], 1) => "3 dilations for 2 heads";
+        LongformerAttention::new(p().with_qk_norm(1e-5), &[1, 1], 1) =>
+            "no QK-norm of the projections here: the global projections have none";
     }
 }
 

@@ -76,6 +76,7 @@ fn muon_rejects_invalid_arguments() {
     let whole = layer();
     let mut muon = Muon::new(&whole, MuonConfig::default()).unwrap();
     (0..2).for_each(|step| muon.step(&loss(&whole, step)).unwrap());
+    assert_eq!(muon.lr(), MuonConfig::default().lr);
     // The learning rate of AdamW keeps its ratio.
     muon.set_lr(0.0);
     let before = whole.state_dict();

@@ -60,6 +60,7 @@ fn errors_of_files_name_the_file() {
     let starts = |text: String, start: &str| assert!(text.contains(start), "{text}");
     let missing = folder.path().join("missing");
     starts(error(&missing), &format!("cannot read {}: ", missing.display()));
+    assert!(std::error::Error::source(&Documents::read(&missing).unwrap_err()).is_some());
     assert!(error(folder.path()).ends_with("the folder has no files"));
     write(&folder, "one", "");
     assert!(error(folder.path()).ends_with("the file is empty"));

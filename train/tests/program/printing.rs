@@ -83,12 +83,14 @@ fn an_unknown_instruction_set_is_an_error_at_the_start() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_model_larger_than_memory_is_an_error() {
-    for flags in
-        ["--width 16384 --layers 64", "--width 16384 --layers 1", "--context 30000 --batch 65536"]
-    {
+    for (flags, size) in [
+        ("--width 16384 --layers 64", "2.06e11 parameters"),
+        ("--width 16384 --layers 1", "need more than 52 GB"),
+        ("--context 30000 --batch 65536", "need more than 31 GB"),
+    ] {
         let place = Place::new();
         limited(&place, &format!("train --preset tiny {flags}"), 3_000_000)
-            .failed(FAILED, &["no memory for ", "a smaller --width, --layers"]);
+            .failed(FAILED, &["no memory for ", size, "a smaller --width, --layers"]);
         assert!(!place.exists("out"));
     }
 }
