@@ -324,11 +324,13 @@ fn info(value: &RawValue, data: u64) -> Result<Info, String> {
     }
     // For unknown types only the offsets are known.
     if let Some(bits) = bits(dtype) {
-        // The product of the sizes other than 0 must not overflow, independent of their order.
-        let bits = shape.iter().filter(|&&n| n > 0).try_fold(bits, |b, &n| b.checked_mul(n as u64));
-        let bits = bits.ok_or_else(|| format!("shape {shape:?} is too large"))?;
-        let bytes = if shape.contains(&0) { 0 } else { bits.div_ceil(8) };
-        if bytes != end - begin {
+        // The sizes other than 0 must not exceed what a tensor of this type may have, independent of their order.
+        let mut sizes = shape.iter().filter(|&&n| n > 0);
+        let bits = sizes.try_fold(bits, |bits, &n| bits.checked_mul(n as u128));
+        let bytes = bits.map(|bits| bits.div_ceil(8)).filter(|&bytes| bytes <= isize::MAX as u128);
+        let bytes = bytes.ok_or_else(|| format!("shape {shape:?} is too large"))?;
+        let bytes = if shape.contains(&0) { 0 } else { bytes };
+        if bytes != u128::from(end - begin) {
             let given = end - begin;
             return Err(format!("{dtype} {shape:?} takes {bytes} bytes, the offsets give {given}"));
         }
@@ -337,7 +339,7 @@ fn info(value: &RawValue, data: u64) -> Result<Info, String> {
 }
 
 /// Bits of an element, for the known types of the format.
-fn bits(dtype: &str) -> Option<u64> {
+fn bits(dtype: &str) -> Option<u128> {
     Some(match dtype {
         "F4" => 4,
         "F6_E2M3" | "F6_E3M2" => 6,
