@@ -10,6 +10,7 @@ use retrograd_train::outside;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::{fs, iter, str};
 use tempfile::TempDir;
 
@@ -18,7 +19,7 @@ use tempfile::TempDir;
 pub type Target = (&'static str, fn(&[u8]), usize);
 
 pub const TARGETS: [Target; 14] = [
-    ("checkpoint", checkpoint, 16),
+    ("checkpoint", checkpoint, 64),
     ("command_line", command_line, 32),
     ("config", config, 32),
     // A tensor of 65,536 elements is a few bytes of text.
@@ -35,15 +36,14 @@ pub const TARGETS: [Target; 14] = [
     ("tokenizer", tokenizer, 64),
 ];
 
-/// Memory beside that: buffers, messages, the parser of the command line.
-const CONSTANT: usize = 1 << 20;
-
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
 /// Checks an input.
-pub fn run((_, check, times): Target, data: &[u8]) {
-    let most = times * data.len() + CONSTANT;
+pub fn run((name, check, times): Target, data: &[u8]) {
+    // Memory beside that: buffers, messages, the parser of the command line, caches of 800 KB of the library `tokenizers`.
+    let constant = if ["gguf", "tokenizer"].contains(&name) { 4 << 20 } else { 1 << 20 };
+    let most = times * data.len() + constant;
     let peak = || {
         let before = MEMORY.current_usage();
         MEMORY.reset_peak_usage();
@@ -89,7 +89,8 @@ fn safetensors(data: &[u8]) {
     assert_eq!(plain(again), Some(bytes));
 }
 
-/// Notes with their checksum, which a mutation would not hit; and a saved file with one bit flipped.
+/// Notes with their checksum, which a mutation would not hit; and a saved file with one bit flipped, which is an error or
+/// the same.
 fn checkpoint(data: &[u8]) {
     let notes = String::from_utf8_lossy(data);
     let summed = [&(notes.len() as u64).to_le_bytes(), notes.as_bytes()].concat();
@@ -105,10 +106,14 @@ fn checkpoint(data: &[u8]) {
     }
     let loaded = Checkpoint::load(&path).expect("saved here");
     assert_eq!((loaded.notes, loaded.tensors.len()), (saved.notes, saved.tensors.len()));
-    let mut bytes = fs::read(&path).expect("saved here");
-    let bit = crc32fast::hash(data) as usize % (8 * bytes.len());
+    let good = fs::read(&path).expect("saved here");
+    let (mut bytes, bit) = (good.clone(), crc32fast::hash(data) as usize % (8 * good.len()));
     bytes[bit / 8] ^= 1 << (bit % 8);
-    assert!(Checkpoint::load(file(&bytes)).is_err(), "bit {bit} of {data:?} was flipped");
+    // An escape may have capitals.
+    if let Ok(same) = Checkpoint::load(file(&bytes)) {
+        same.save(&path).expect("loaded");
+        assert_eq!(fs::read(&path).expect("saved"), good, "bit {bit} of {data:?} was flipped");
+    }
 }
 
 fn npy(data: &[u8]) {
@@ -189,10 +194,13 @@ fn text(data: &[u8]) {
     let bytes: Vec<i64> = data.iter().map(|&byte| byte.into()).collect();
     assert_eq!(Tokenizer::bytes().decode(&bytes), String::from_utf8_lossy(data));
     let Ok(documents) = read else { return };
-    let bpe = include_str!("../../tests/fixtures/tokenizers/byte_level.json");
     // Without the feature `tokenizers` there is none.
-    let bpe = Tokenizer::from_json(bpe).ok();
-    for tokenizer in [Tokenizer::chars(documents.texts()), Tokenizer::bytes()].iter().chain(&bpe) {
+    static BPE: LazyLock<Option<Tokenizer>> = LazyLock::new(|| {
+        let json = include_str!("../../tests/fixtures/tokenizers/byte_level.json");
+        Tokenizer::from_json(json).ok()
+    });
+    let own = [Tokenizer::chars(documents.texts()), Tokenizer::bytes()];
+    for tokenizer in own.iter().chain(&*BPE) {
         documents.texts().for_each(|text| encoded(tokenizer, text, true));
         let corpus = Corpus::new(&documents, 0.3, tokenizer).expect("all characters are known");
         assert_eq!(corpus.lost_share(), 0.0);
@@ -214,9 +222,10 @@ fn command_line(data: &[u8]) {
     outside::command_line(&line);
 }
 
-/// What ranks have sent, with a byte between them that UTF-8 lacks.
+/// What up to 64 ranks have sent, with a byte between them that UTF-8 lacks.
 fn handshake(data: &[u8]) {
-    let sent: Vec<Vec<u8>> = data.split(|&byte| byte == 0xff).map(<[u8]>::to_vec).collect();
+    let sent = data.splitn(64, |&byte| byte == 0xff);
+    let sent: Vec<Vec<u8>> = sent.map(<[u8]>::to_vec).collect();
     assert_eq!(outside::difference(&sent).is_none(), sent.iter().all(|other| *other == sent[0]));
 }
 

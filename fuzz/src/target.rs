@@ -22,7 +22,8 @@ const TARGET: Target = {
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     run(TARGET, data);
-    if crc32fast::hash(data) % 256 == 0 {
+    // It takes a thousand times as long.
+    if crc32fast::hash(data) % 4096 == 0 {
         run(TARGET, &stretched(data));
     }
 });

@@ -73,9 +73,8 @@ fn is_usual(command: &str, flag: &str) -> bool {
 }
 
 impl Cli {
-    /// # Errors
-    /// The errors of clap, and requests for help, which are no errors.
-    pub fn read(line: &[OsString]) -> Result<Cli, clap::Error> {
+    /// All commands with their flags.
+    pub fn commands() -> clap::Command {
         let adapt = |command: &str, arg: Arg| {
             let has_heading = arg.get_help_heading().is_some();
             let is_hidden = has_heading && !is_usual(command, arg.get_id().as_str());
@@ -83,11 +82,16 @@ impl Cli {
             let takes_value = arg.get_action().takes_values();
             arg.hide_short_help(is_hidden).allow_negative_numbers(takes_value)
         };
-        let cli = Cli::command().mut_subcommands(|command| {
+        Cli::command().mut_subcommands(|command| {
             let name = command.get_name().to_string();
             command.mut_args(|arg| adapt(&name, arg))
-        });
-        Cli::from_arg_matches(&cli.try_get_matches_from(line)?)
+        })
+    }
+
+    /// # Errors
+    /// The errors of clap, and requests for help, which are no errors.
+    pub fn read(commands: &mut clap::Command, line: &[OsString]) -> Result<Cli, clap::Error> {
+        Cli::from_arg_matches(&commands.try_get_matches_from_mut(line)?)
     }
 }
 

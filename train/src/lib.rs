@@ -101,7 +101,7 @@ pub fn main(line: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// Also requests for help and for a list, which are printed: the exit code is 0.
 fn parse(line: &[OsString], ranks: &Ranks) -> Result<Cli> {
     ranks.check_same(&program(line, ranks)?)?;
-    let error = match Cli::read(line) {
+    let error = match Cli::read(&mut Cli::commands(), line) {
         Ok(cli) => {
             environment::check(LESS_MEMORY);
             return Ok(cli);

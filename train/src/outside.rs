@@ -6,11 +6,14 @@ use crate::line::Line;
 use crate::looks;
 use crate::page::restored;
 use crate::ranks;
+use clap::Command;
+use std::cell::RefCell;
 use std::ffi::OsString;
 
 /// Whether a command line is valid.
 pub fn command_line(line: &[OsString]) -> bool {
-    Cli::read(line).is_ok()
+    thread_local! { static COMMANDS: RefCell<Command> = Cli::commands().into() }
+    COMMANDS.with_borrow_mut(|commands| Cli::read(commands, line).is_ok())
 }
 
 /// The lines of `log.jsonl` that can be read, and those of `looks.jsonl`, as they are written again; the page of a run
