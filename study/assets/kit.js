@@ -576,7 +576,7 @@ const kit = (() => {
   const assert = (condition, message) => { if (!condition) throw new Error(message); };
   // Waits until the document was drawn n times; a hidden window is not drawn, so not for ever.
   const frames = async n => {
-    for (let i = 0; i < n; i++) await new Promise(done => { requestAnimationFrame(done); setTimeout(done, 60); });
+    for (let i = 0; i < n; i++) await new Promise(done => { requestAnimationFrame(done); setTimeout(done, 999); });
   };
 
   // What is wrong with the layout: text that leaves its box or is cut off, texts that overlap, a page that is wider than
