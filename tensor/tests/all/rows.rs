@@ -69,6 +69,11 @@ fn rows_of_extreme_values_have_documented_results() {
             }
             let y = one(f32::MIN, f32::MAX).softmax(0).to_vec();
             assert_eq!(y, one(0.0, 1.0).to_vec());
+            // Squares neither vanish nor overflow.
+            for x in [1e-300, 1e-160, 1e160, 1e300] {
+                let y = Tensor::full([n], x).rms_norm(None, 0.0).to_vec();
+                assert!(y.iter().all(|y: &f64| (y - 1.0).abs() < 1e-12), "{x:e}: {y:?}");
+            }
             if n > 1 {
                 assert!(one(0.0, INF).softmax(0).to_vec().iter().all(|x| x.is_nan()));
                 assert!(one(0.0, f32::NAN).softmax(0).to_vec().iter().all(|x| x.is_nan()));
