@@ -14,6 +14,7 @@ use retrograd_tensor::{par, with_threads};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
 
 const WIDTH: usize = 192;
 /// A number of rows for which products are partitioned into many tasks.
@@ -233,17 +234,38 @@ fn steps_after_a_panic_have_the_same_bits() {
 #[test]
 #[cfg_attr(target_family = "wasm", ignore = "there are no threads")]
 fn a_step_may_move_between_threads() {
-    fn each<A: Send, B: Send>(all: Vec<A>, f: impl Fn(A) -> B + Sync) -> Vec<B> {
-        std::thread::scope(|s| {
-            let f = &f;
-            let threads: Vec<_> = all.into_iter().map(|x| s.spawn(move || f(x))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        })
-    }
     let model = Model::new(MANY, 4);
     let want: Vec<_> = (0..4).map(|i| model.step(i)).collect();
-    let losses = each((0..4).collect(), |i| model.loss(i));
-    let ends = each(losses, |loss| (loss.item().to_bits(), loss.backward()));
-    let found = each(ends, |(loss, gradients)| [vec![loss], model.bits(&gradients)].concat());
-    assert!(found == want);
+    let pause = || {
+        let mut polled = false;
+        std::future::poll_fn(move |_| match std::mem::replace(&mut polled, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+    };
+    let task = |i: usize| {
+        let model = &model;
+        Box::pin(async move {
+            let loss = model.loss(i);
+            pause().await;
+            let mut bits = vec![loss.item().to_bits()];
+            let gradients = loss.backward();
+            pause().await;
+            bits.extend(model.bits(&gradients));
+            bits
+        })
+    };
+    let mut tasks: Vec<_> = (0..4).map(task).collect();
+    for _ in 0..2 {
+        std::thread::scope(|s| {
+            for task in &mut tasks {
+                let mut poll = || task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                s.spawn(move || assert!(poll().is_pending()));
+            }
+        });
+    }
+    for (task, want) in tasks.iter_mut().zip(want) {
+        let ended = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(ended == Poll::Ready(want));
+    }
 }
