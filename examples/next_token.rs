@@ -105,6 +105,9 @@ impl Module for Model {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    if let Some(argument) = std::env::args().nth(1) {
+        return Err(format!("this example takes no arguments, got {argument}").into());
+    }
     let text = include_str!("tales.txt"); // from a grammar, as the texts of train/src/tales.rs
     let tokenizer = Tokenizer::chars([text]);
     let corpus = Corpus::new(&Documents::of(text), 0.1, &tokenizer)?; // a tenth is held out
