@@ -240,7 +240,7 @@ impl<T: Float> Tensor<T> {
     ///
     /// ```
     /// use retrograd::prelude::*;
-    /// assert_eq!(Tensor::<f32>::linspace(0.0, 1.0, 5).to_vec(), [0.0, 0.25, 0.5, 0.75, 1.0]);
+    /// assert_eq!(Tensor::<f32>::linspace(-1.0, 1.0, 5).to_vec(), [-1.0, -0.5, 0.0, 0.5, 1.0]);
     /// ```
     #[track_caller]
     pub fn linspace(start: f64, stop: f64, n: usize) -> Tensor<T> {

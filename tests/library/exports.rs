@@ -36,7 +36,7 @@ fn of_gguf() -> Vec<(&'static str, GptConfig)> {
         ),
         ("qwen3", GptConfig { qk_norm: true, key_heads: Some(1), hidden: Some(40), ..llama() }),
         ("qwen3", GptConfig { qk_norm: true, positions: woven, ..llama() }),
-        ("arcee", GptConfig { mlp: MlpKind::ReluSquared, ..llama() }),
+        ("arcee", GptConfig { mlp: MlpKind::ReluSquared, windows: vec![None], ..llama() }),
         ("apertus", sized(GptConfig::modern())),
     ]
 }

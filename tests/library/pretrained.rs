@@ -379,6 +379,7 @@ fn weights_that_do_not_fit_are_refused_with_all_differences() {
     );
     let error = Gpt::<f32>::from_pretrained(folder.path()).unwrap_err();
     assert!(matches!(&error, PretrainedError::Load(_, e) if e.unexpected.len() == 2), "{error}");
+    assert!(std::error::Error::source(&error).is_some());
     // Every name is listed, however many there are; and without a model being built: one of this
     // configuration would need terabytes.
     let huge = json!({ "n_layer": 3, "n_embd": 1 << 20, "vocab_size": 1 << 30 });

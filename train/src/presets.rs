@@ -36,7 +36,7 @@ pub enum Preset {
     /// nanoGPT's "baby GPT": 6 layers, 6 heads, 384 wide, context 256, batch 64, dropout 0.2,
     /// 5000 steps. Takes many hours on a CPU
     Baby,
-    /// Trains in seconds, for a first test: 2 layers, 2 heads, 32 wide, context 32
+    /// Trains in seconds, for a first test: 2 layers, 2 heads, 32 wide, context 32, batch 8, 500 steps
     Tiny,
 }
 
@@ -168,5 +168,38 @@ impl Recipe {
             positions,
             ..self
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recipes_have_the_numbers_of_their_help() {
+        let mut seen = 0;
+        for preset in Preset::value_variants() {
+            let (recipe, value) = (preset.recipe(), preset.to_possible_value().unwrap());
+            let help = value.get_help().unwrap().to_string();
+            let words: Vec<&str> =
+                help.split([' ', ',', ':', '\n']).filter(|w| !w.is_empty()).collect();
+            for pair in words.windows(2) {
+                let (said, own) = match *pair {
+                    [n, "layers"] => (n, recipe.layers as f64),
+                    [n, "heads"] => (n, recipe.heads as f64),
+                    [n, "wide"] => (n, recipe.width as f64),
+                    [n, "steps"] => (n, recipe.steps as f64),
+                    ["context", n] => (n, recipe.context as f64),
+                    ["batch", n] => (n, recipe.batch as f64),
+                    ["dropout", n] => (n, recipe.dropout),
+                    _ => continue,
+                };
+                if let Ok(said) = said.parse::<f64>() {
+                    assert_eq!(own, said, "{help}");
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 30, "{seen}");
     }
 }

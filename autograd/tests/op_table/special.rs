@@ -83,6 +83,7 @@ fn subgradients_at_kinks_are_the_documented_ones() {
     at!("vector_norm 3 of one", [0.0, -2.0], |x| x.vector_norm(.., 3.0).mul_scalar(n(1)) => [2.0], [0.0, -1.0]);
     at!("vector_norm 1", large, |x| x.vector_norm(.., 1.0) => [5.0], [0.0, 1.0, -1.0, 1.0]);
     at!("vector_norm 0", large, |x| x.vector_norm(.., 0.0) => [3.0], [0.0; 4]);
+    at!("vector_norm 0 with its result", [2.0, -1.0, 0.0], |x| x.vector_norm(.., 0.0) => [2.0], [0.0; 3]);
     at!("vector_norm ∞", large, |x| x.vector_norm(.., INF) => [2.0], [0.0, 0.0, -0.5, 0.5]);
     at!("vector_norm -∞", large, |x| x.vector_norm(.., -INF) => [0.0], [0.0; 4]);
     at!("vector_norm -∞, ties", [-1.0, 2.0, 1.0], |x| x.vector_norm(.., -INF) => [1.0], [-0.5, 0.0, 0.5]);

@@ -163,6 +163,14 @@ random_tests! {
     }
 }
 
+#[test]
+fn tiles_that_end_in_the_next_block_are_not_full() {
+    use retrograd_tensor::kernels::attention::{Class, TileMask};
+    let class = |keys| Mask::last_of_each(3, 8).class(0, 0, 0..4, keys);
+    let of = [class(5..8), class(5..9), class(0..5), class(0..6)];
+    assert_eq!(of, [Class::Full, Class::Partial, Class::Empty, Class::Partial]);
+}
+
 /// Tiled attention is compared with its definition in `equivalences::paths`.
 #[test]
 fn additive_scores_agree_with_their_definition() {

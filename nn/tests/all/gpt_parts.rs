@@ -154,6 +154,8 @@ fn mixtures_of_variants_by_layer() {
     let of = |name: &str| names.keys().filter(|key| key.contains(name)).count();
     // The first and the last layer, the second one, and the third one.
     assert_eq!((of("attn.A_log"), of("attn.q_norm"), of("attn.w_lora.lora.0")), (2, 1, 1));
+    let names = model(GptConfig { qk_norm: false, ..hybrid.clone() }).state_dict();
+    assert!(!names.keys().any(|key| key.contains("q_norm")));
     let odd = GptConfig { heads: 1, width: 5, ..small().with_attention(AttentionKind::Retention) };
     assert!(odd.check().unwrap_err().to_string().contains("pairs of a head, got width 5"));
     let only_states = GptConfig { pattern: vec![AttentionKind::Mamba2], qk_norm: false, ..hybrid };

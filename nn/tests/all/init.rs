@@ -1,5 +1,6 @@
 //! Distributions of initial values.
 
+use retrograd_nn::attention::T5Attention;
 use retrograd_nn::init::{Init, gpt2_residual};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
@@ -65,4 +66,7 @@ fn deviations_and_bounds() {
     close(spread(Init::KaimingNormal).0, (2.0 / 300f64).sqrt());
     close(spread(gpt2_residual(8)).0, 0.005);
     assert_eq!(spread(Init::Constant(3.0)), (0.0, 3.0));
+    // Queries of T5 have the factor that its scores lack.
+    let t5 = T5Attention::<f64>::encoder(256, 64, &mut Rng::new(1));
+    close(t5.q.weight.value().square().mean(..).sqrt().item(), 1.0 / (256f64 * 4.0).sqrt());
 }

@@ -269,6 +269,15 @@ fn invalid_configurations_are_errors() {
     ] {
         assert!(text(config).starts_with("more parameters than memory can hold: GptConfig {"));
     }
+    // Up to 2^60 parameters could be addressed.
+    for config in [
+        GptConfig { vocab: 1 << 55, context: 64, ..config() },
+        GptConfig { context: 1 << 56, layers: 1000, ..config() },
+        GptConfig { heads: 1 << 17, width: 1 << 17, layers: 1000, ..config() },
+        GptConfig { heads: 1, width: 1 << 23, layers: 1000, ..config() },
+    ] {
+        config.check().unwrap();
+    }
     // Few parameters, but each block takes memory, also if the configuration is read from a file.
     for layers in [10_001, 1 << 30, 1 << 40] {
         let want = format!("layers must be at most 10000, got {layers}");

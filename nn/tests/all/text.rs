@@ -186,7 +186,7 @@ random_tests! {
     }
 
     #[test]
-    fn any_bytes_decode_as_they_come(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn any_bytes_decode_as_they_come(bytes in prop::collection::vec(any::<u8>(), 0..90)) {
         let tokenizer = Tokenizer::bytes();
         let tokens: Vec<i64> = bytes.iter().map(|&byte| byte.into()).collect();
         let mut stream = tokenizer.decode_stream();

@@ -215,6 +215,17 @@ fn operations_and_bytes_follow_the_formulas() {
         gemm(&Products::one(x, w), true, &mut out);
     });
     assert_eq!(accumulated.read, 4 * (operands + out) as u64);
+    // Beside their products and copies.
+    let of = |name: &str, calls: Vec<KernelCall>| {
+        let call = calls.into_iter().find(|call| call.operation == name).expect(name);
+        [call.flops, call.read, call.written].map(|n| n as usize)
+    };
+    let targets = Tensor::<i64>::indices(m);
+    let loss = calls(|| x.linear_cross_entropy(&w, &targets, CrossEntropy::default()));
+    assert!(loss.iter().all(|call| call.level.is_some()), "{loss:?}");
+    assert_eq!(of("linear_cross_entropy", loss), [out, 4 * out, 0]);
+    let scatter = calls(|| r.scatter(1, &Tensor::<i64>::zeros([m, 1]), &r.narrow(1, 0, 1)));
+    assert_eq!(of("scatter", scatter), [0, 4 * (out + m), (4 + 8) * out]);
 }
 
 #[test]
@@ -232,6 +243,7 @@ fn operations_of_formulas_are_counted() {
     // A softmax has an exponential, a maximum, a difference, a sum and a quotient.
     let softmax = only(|| x.softmax(-1));
     assert!((each(&exp) + 3..each(&exp) + 10).contains(&each(&softmax)), "{softmax:?}");
+    assert_eq!((softmax.read, softmax.written), (4 * 24 * 64, 4 * 24 * 64));
     // Layouts and threads do not matter.
     for x in [x.t(), x.narrow(1, 3, 8), x.narrow(1, 5, 50)] {
         assert_eq!(only(|| x.exp()).flops, each(&exp) * x.numel() as u64);

@@ -37,6 +37,15 @@ fn encoder_layers() {
 }
 
 #[test]
+fn the_dropout_of_a_layer_is_that_of_its_attention_too() {
+    let all = TransformerLayerConfig { dropout: 1.0, ..config(false) };
+    let attention = TransformerEncoderLayer::<f64>::new(all, &mut Rng::new(1)).self_attn;
+    let x = Var::constant(Tensor::ones([1, 3, 6]));
+    let y = attention.forward(&x, &x, &x, Mask::full(), &mut Pass::train(1));
+    assert_eq!(y.value(), &Tensor::zeros([1, 3, 6]));
+}
+
+#[test]
 fn decoder_layers() {
     for (case, norm_first) in [("decoder_post", false), ("decoder_pre", true)] {
         let layer = TransformerDecoderLayer::new(config(norm_first), &mut Rng::new(1));

@@ -20,14 +20,18 @@ fn taken(place: &Place, folder: &str) -> (u64, u64, f64) {
 fn a_run_by_the_clock_ends_in_time_with_a_low_learning_rate_and_resumes_with_its_clock() {
     let place = Place::new();
     let train = format!("{TINY} --minutes 0.05 --out run --eval-every 50 --no-page --tokens 1");
-    let mut child = place.start(&train);
     let log = place.path("run/log.jsonl");
     let lines = || std::fs::read_to_string(&log).map_or(0, |log| log.lines().count());
-    wait_until(&mut child, || lines() > 60);
-    kill("INT", child.id());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    let (step, all, used) = taken(&place, "run");
-    assert!(step < all && used < LIMIT, "{step} of {all} steps, {used} s");
+    let interrupted = |line: &str, after: usize| {
+        let mut child = place.start(line);
+        wait_until(&mut child, || lines() > after);
+        kill("INT", child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        taken(&place, "run")
+    };
+    let (_, _, first) = interrupted(&train, 60);
+    let (step, all, used) = interrupted("resume --out run --no-page", lines() + 2);
+    assert!(step < all && first < used && used < LIMIT, "{step} of {all} steps, {first} {used} s");
 
     place.run("resume --out run --no-page --tokens 1").says("of 3.0 s were used").ok();
     let (last, all, now) = taken(&place, "run");

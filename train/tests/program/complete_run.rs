@@ -100,6 +100,23 @@ fn samples_are_a_function_of_seed_and_flags() {
     assert_ne!(sample("--seed 2"), first);
     // Greedy decoding does not depend on the seed; top-k of 1 is the same.
     assert_eq!(sample("--seed 2 --top-k 1"), sample("--seed 1 --temperature 0"));
+    // Nor do results depend on the locale.
+    let line = "sample --out here 'The Work' --tokens 60 --seed 1";
+    for (name, value) in [("LC_ALL", "de_DE.UTF-8"), ("TZ", "Asia/Kathmandu")] {
+        assert_eq!(place.run_with(name, value, line).says("Sampled 60 tokens, ").ok(), first);
+    }
+}
+
+#[test]
+fn the_windows_of_the_loss_curve_are_spread_over_the_held_out_text() {
+    let place = Place::new();
+    // The held-out part is 125 windows, of which the second half is another text.
+    place.write("text", "ab".repeat(19_000) + &"a".repeat(2000));
+    place.ok("train --preset tiny --no-page --data text --steps 20 --out run");
+    let curve = place.log("run").into_iter().rev().find(|line| line["weights"].is_u64()).unwrap();
+    let loss = |line: &Value| line["val_loss"].as_f64().unwrap();
+    let ratio = loss(&curve) / loss(&place.done("run"));
+    assert!((0.9..1.1).contains(&ratio), "{ratio}");
 }
 
 #[test]

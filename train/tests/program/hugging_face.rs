@@ -3,6 +3,7 @@
 use crate::program::{FAILED, Place, USAGE};
 use retrograd::nn::text::Tokenizer;
 use retrograd::prelude::*;
+use serde_json::Value;
 use std::fs;
 
 /// 65 characters, as many as there are tokens in the fixtures.
@@ -46,6 +47,8 @@ fn models_are_sampled_evaluated_and_fine_tuned() {
         assert!(loss("tuned") < before - 1.0, "{} and {before}", loss("tuned"));
         // The run is one as any other.
         let file = place.loaded("tuned");
+        let recipe: Value = file.read_note("recipe").unwrap();
+        assert_eq!(recipe["dropout"], model.config().dropout);
         let is_rms = file.tensors.keys().any(|tensor| tensor.ends_with("norm.weight"));
         assert_eq!(is_rms, name == "llama");
         place.ok("resume --out tuned --steps 42");

@@ -13,7 +13,7 @@ fn place_with_run() -> Place {
 #[test]
 fn invalid_flags_are_rejected() {
     let place = Place::new();
-    let cases: [(&str, &[&str]); 20] = [
+    let cases: [(&str, &[&str]); 21] = [
         ("train --width 0", &["'0'", "--width", "1..=16384"]),
         ("train --batch 0", &["'0'", "--batch"]),
         ("train --threads 0", &["'0'", "--threads"]),
@@ -27,6 +27,7 @@ fn invalid_flags_are_rejected() {
         ("train --lr 0", &["'0'", "--lr", "must be above 0"]),
         ("train --dropout 1", &["'1'", "--dropout", "at least 0 and below 1"]),
         ("sample --temperature inf a", &["'inf'", "--temperature", "finite"]),
+        ("sample --top-p 0 a", &["'0'", "--top-p", "must be above 0 and at most 1"]),
         ("sample ''", &["the prompt is empty"]),
         ("sample a --stop ''", &["a value is required for '--stop <TEXT>'"]),
         ("sample a --steps 5", &["unexpected argument '--steps'"]),

@@ -25,6 +25,13 @@ fn scaling_predicts_the_step_for_more_cores_and_writes_nothing() {
     let measured = table(&text, "threads ");
     assert_eq!(measured.iter().map(|row| row[0]).collect::<Vec<_>>(), [1.0, 2.0], "{text}");
     assert!(text.contains("On 64 cores") && text.contains("> shards > "), "{text}");
+    // The parts take some of the time of a step.
+    let parts = text.lines().filter(|line| line.contains("> shards > "));
+    for line in parts {
+        let time: f64 =
+            line.split_whitespace().nth(1).unwrap().trim_end_matches('%').parse().unwrap();
+        assert!((0.0..=100.0).contains(&time), "{text}");
+    }
     assert!(!place.exists("out"));
     // It has no flags of runs.
     place.fails("scaling --out run", USAGE, &["unexpected argument '--out'"]);
