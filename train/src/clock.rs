@@ -82,3 +82,17 @@ impl Running {
         if clock.is_last() { step + 1 } else { last.max(step + 2) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_step_follows_from_the_time_that_was_used() {
+        let clock = Clock { limit: 1000.0, used: 500.0, step: 0.1, evaluation: 0.0 };
+        let ranks = Ranks::start().ok().unwrap();
+        let last = |clock, step| Running::new(clock).last(step, 70, &ranks);
+        assert_eq!([4, 100].map(|step| last(clock, step)), [70, 200]);
+        assert_eq!(last(Clock { used: 999.9, ..clock }, 100), 101);
+    }
+}

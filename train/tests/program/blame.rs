@@ -62,6 +62,12 @@ fn equal_sequences_have_equal_shares_and_other_steps_are_refused() {
     let out = place.ok("blame run 2 --no-page");
     assert!(column(&out, 5).iter().all(|share| (share - 12.5).abs() < 3.0), "{out}");
 
+    // Nor does the mean of the gradients change much without one.
+    let out = place.ok("blame run 3 --no-page --without 3");
+    let effects = out.lines().filter_map(|line| line.split_whitespace().nth(8)?.parse().ok());
+    let effects: Vec<f64> = effects.collect();
+    assert!(effects.len() == 3 && effects.iter().all(|effect| effect.abs() < 0.0015), "{out}");
+
     place.fails("blame run 5", USAGE, &["has no step 5; its log has steps 1 to 3"]);
     place.fails("blame run 4", USAGE, &["the run in run has ended before step 4, or failed in it"]);
     place.fails("blame run 1 --data run/log.jsonl", FAILED, &["on a text that differs"]);
