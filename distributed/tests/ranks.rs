@@ -4,6 +4,7 @@ use retrograd_autograd::{Gradients, Var, pairwise_sum, sharded, with_threads};
 use retrograd_distributed::internals::*;
 use retrograd_distributed::{Collectives, Communicator, DataParallel, GradientSum, Local, Owned};
 use retrograd_nn::optim::*;
+use retrograd_nn::training::Strategy;
 use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Param, Pass, StateDict, Visitor};
 use retrograd_study::record::record;
 use retrograd_support::panics::{catch, message, panic_here, panic_text};
@@ -146,7 +147,8 @@ fn by_ranks(ranks: usize, threads: usize, dropout: f64, make: Make) -> End {
             } else {
                 gradients()
             };
-            metrics.push((loss.to_bits(), parallel.clip_norm(&mut grads, CLIP).to_bits()));
+            metrics
+                .push((loss.to_bits(), Strategy::clip_norm(&parallel, &mut grads, CLIP).to_bits()));
             optimizer.step(&grads).unwrap();
             parallel.share_parameters();
             // A run that is interrupted here has the same state.

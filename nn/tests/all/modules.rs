@@ -270,10 +270,11 @@ fn invalid_configurations_are_errors() {
         assert!(text(config).starts_with("more parameters than memory can hold: GptConfig {"));
     }
     // Up to 2^60 parameters could be addressed.
+    let heads = 1 << 17;
     for config in [
         GptConfig { vocab: 1 << 55, context: 64, ..config() },
         GptConfig { context: 1 << 56, layers: 1000, ..config() },
-        GptConfig { heads: 1 << 17, width: 1 << 17, layers: 1000, ..config() },
+        GptConfig { heads, key_heads: Some(heads), width: heads, layers: 1000, ..config() },
         GptConfig { heads: 1, width: 1 << 23, layers: 1000, ..config() },
     ] {
         config.check().unwrap();
