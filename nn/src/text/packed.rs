@@ -196,8 +196,9 @@ impl PackedDocuments {
         let (mut pass, mut order) = (None, Vec::new());
         let mut chosen = Vec::with_capacity(sequences);
         for i in first..first + sequences as u64 {
-            if pass != Some(i / rows) {
-                (pass, order) = (Some(i / rows), self.order(seed, i / rows));
+            let now = i / rows;
+            if pass != Some(now) {
+                (pass, order) = (Some(now), self.order(seed, now));
             }
             chosen.push(order[(i % rows) as usize]);
         }

@@ -103,3 +103,16 @@ fn cache(model: &Gpt, task: Task, text: &Text) -> Option<usize> {
     model.forward_cached(&tokens, &mut cache);
     model.is_cached().then(|| cache.bytes() / tokens.numel())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_context_is_that_of_the_task() {
+        let budget = Budget { steps: 1, batch: 1, width: 8, seed: 1 };
+        let run = |task| run(AttentionKind::Causal, task, &Text::new("ab"), budget).unwrap();
+        let more = run(Task::Longer).parameters - run(Task::Copy).parameters;
+        assert_eq!(more, 8 * (Task::Longer.context() - Task::Copy.context()));
+    }
+}
