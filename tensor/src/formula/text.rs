@@ -162,9 +162,7 @@ impl Text<'_> {
             }
         }
         merged.retain(|(_, power)| *power != 0);
-        let sign = if negative { -1.0 } else { 1.0 };
         match merged[..] {
-            [] => self.number(sign),
             [(x, 1)] if !negative => x,
             [(x, 1)] if self.value(x).is_some() => self.number(-self.value(x).unwrap_or(0.0)),
             _ => {

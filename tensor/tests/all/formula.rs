@@ -21,6 +21,7 @@ fn terms_are_simplified_and_in_parentheses_where_they_need_them() {
         (x.power(p) * x.power(p - 1.0), "x^p · x^(p − 1)"),
         (x / square, "1 / x"),
         (-x / x, "−1"),
+        (x / x, "1"),
         (g / x / y, "g / (x · y)"),
         (x / (y / g), "x · g / y"),
         (2.0 * (x + x) / 2.0, "4 · x / 2"),
