@@ -120,13 +120,14 @@ fn softmax_is_invariant_to_shifts() {
     }
 }
 
-/// Norms of deviations of a millionth of the mean, and of normal numbers, forward and backward.
+/// Norms of deviations of a millionth of the mean, which is between two numbers, and of normal numbers.
 #[test]
 fn norms_are_accurate_at_every_width() {
     const EPS: f64 = 1e-5;
     let numbers = |x: &Tensor<f32>| x.cast::<f64>().to_vec();
     for n in [2usize, 16, 64, 65, 100, 384, 768, 769, 1000] {
-        let large = Tensor::from_fn([2, n], |i| if i[1] % 2 == 0 { 1e6 + 1.0 } else { 1e6 - 1.0 });
+        let large =
+            Tensor::from_fn([2, n], |i| if i[1] % 2 == 0 { 1e6 + 1.0 } else { 1e6 - 0.9375 });
         let wave = |shift: f32| Tensor::from_fn([n], |i| (i[0] as f32 * 0.7 + shift).sin());
         let (one, zero) = (Tensor::ones([n]), Tensor::zeros([n]));
         let g = wave(0.0);
