@@ -181,8 +181,8 @@ mod tests {
         for preset in Preset::value_variants() {
             let (recipe, value) = (preset.recipe(), preset.to_possible_value().unwrap());
             let help = value.get_help().unwrap().to_string();
-            let words: Vec<&str> =
-                help.split([' ', ',', ':', '\n']).filter(|w| !w.is_empty()).collect();
+            let words = help.split([' ', ',', ':', '\n']).map(|word| word.trim_end_matches('.'));
+            let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
             for pair in words.windows(2) {
                 let (said, own) = match *pair {
                     [n, "layers"] => (n, recipe.layers as f64),
