@@ -107,15 +107,15 @@ fn transposed<T: Real>(
     let zero = |shape| Var::leaf(Tensor::scalar(T::ZERO).broadcast_to(shape));
     let u: Outputs<Var<T>> = cx.node.outputs().iter().map(|shape| zero(*shape)).collect();
     let given: Outputs<Option<Var<T>>> = u.iter().cloned().map(Some).collect();
-    let (mut roots, mut direct) = (Vec::new(), None);
+    let (mut roots, mut direct) = (Vec::new(), Vec::new());
     with_grad_enabled(true, || {
         for InputGrad { at, mut value, part, .. } in rule.backward(cx, &given).0 {
             if at == RESULT {
-                direct = Some(value);
+                direct.push(value);
             } else if let Some(t) = &t[at] {
                 match part {
                     // The gradient of a view is placed; the tangent of a view is a view.
-                    Some(layout) if value.id() == u[0].id() => direct = Some(t.as_strided(*layout)),
+                    Some(layout) if value.id() == u[0].id() => direct.push(t.as_strided(*layout)),
                     Some(layout) => {
                         let shape = *cx.node.inputs()[at].shape();
                         roots.push((value.as_strided_adjoint(shape, *layout), t.clone()));
@@ -135,11 +135,10 @@ fn transposed<T: Real>(
     let mut found = if recorded { run()? } else { no_grad(run)? };
     let mut tangents: Outputs<Option<Var<T>>> =
         ids.iter().map(|id| found.remove(id).flatten()).collect();
-    // The only part: that of a view, or of a rule for tangents.
-    if let Some(t) = direct {
+    for t in direct {
         let t = if *t.shape() == *u[0].shape() { t } else { t.broadcast_to(*u[0].shape()) };
         let t = if recorded { t } else { t.detach() };
-        tangents[0] = Some(t);
+        tangents[0] = Some(tangents[0].take().map_or(t.clone(), |sum| sum + &t));
     }
     Ok(tangents)
 }

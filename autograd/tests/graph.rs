@@ -1,8 +1,8 @@
 //! The graph and the engine: lifetimes, order, partial tracking, concurrency.
 
 use retrograd_autograd::{
-    Backprop, Cx, Fused, Id, InputGrads, Op, Slot, Var, grad, no_grad, pairwise_sum, shard_weights,
-    sharded, with_threads,
+    Backprop, Cx, Fused, Id, InputGrads, Op, Slot, Var, grad, jvp, no_grad, pairwise_sum,
+    shard_weights, sharded, with_threads,
 };
 use retrograd_support::panics::{catch, panic_here, panic_text};
 use retrograd_support::{panics, panics_here};
@@ -226,6 +226,26 @@ fn exp_and_inverse(x: &Var<f64>) -> Vec<Var<f64>> {
             InputGrads::of(&x, || &g[0] * &y - &g[1] * &z)
         }
     })
+}
+
+/// A product whose rule has a tangent for `x`, and a gradient for `y`.
+#[test]
+fn the_tangent_of_a_rule_is_added_to_those_of_its_gradients() {
+    let product = |z: &[Var<f64>; 2]| {
+        let op = const { &Op::new("product", &["x", "y"]) };
+        Var::from_op(op, z[0].value().mul(z[1].value()), [&z[0], &z[1]], |[x, y]| {
+            let (x, y) = (x.save(), y.save());
+            move |cx, g| {
+                let by_x = match cx.tangents() {
+                    Some(t) => InputGrads::tangent([t.of(&x).map(|t| t.mul(&cx.input(&y)))]),
+                    None => InputGrads::of(&x, || g.mul(&cx.input(&y))),
+                };
+                by_x.and(&y, || g.mul(&cx.input(&x)))
+            }
+        })
+    };
+    let [x, v] = [[2.0, 3.0], [5.0, 7.0]].map(|pair| pair.map(leaf));
+    assert_eq!(jvp(product, &x, &v).1.item(), 5.0 * 3.0 + 2.0 * 7.0);
 }
 
 #[test]

@@ -72,11 +72,11 @@ fn measurements_are_plausible() {
     assert!((0.1..20.0).contains(&m.clock), "{m}");
     let rates = m.memory.iter().flat_map(|m| [m.read, m.copy]);
     for r in m.peaks.iter().map(|p| p.gflops).chain(rates) {
-        assert!([r.one, r.all].iter().all(|r| (1e-3..1e4).contains(r)), "{m}");
+        assert!(r.one > 0.0 && r.all > 0.0, "{m}");
     }
     assert_eq!(m.peaks.len(), Level::available().len());
     assert_eq!(m.memory.last().map(|m| m.name), Some("DRAM"));
-    assert!((1.0..1e6).contains(&m.page_fault), "{m}");
+    assert!(m.page_fault > 0.0, "{m}");
 }
 
 #[test]
