@@ -14,7 +14,7 @@ use crate::forward::push;
 use crate::gradients::Gradients;
 use crate::graph::{Input, Var};
 use crate::spectrum::Hessian;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 use retrograd_tensor::{Real, Shape, Tensor};
 
@@ -107,15 +107,13 @@ fn results<T: Real, Y: Vars<T>>(y: &Y) -> Y {
 #[track_caller]
 fn check_vectors<T: Real>(name: &'static str, what: &str, v: &[Var<T>], x: &[Var<T>]) {
     let (got, want) = (v.len(), x.len());
-    require(got == want, name, ErrorKind::Mismatch, || {
+    assert(got == want, name, ErrorKind::Mismatch, || {
         format!("there are {want} variables and {got} vectors")
-    })
-    .or_panic();
+    });
     for (v, x) in v.iter().zip(x) {
-        require(v.shape() == x.shape(), name, ErrorKind::Mismatch, || {
+        assert(v.shape() == x.shape(), name, ErrorKind::Mismatch, || {
             format!("{what} is {:?}, its vector {:?}", x.shape(), v.shape())
-        })
-        .or_panic();
+        });
     }
 }
 
@@ -189,10 +187,9 @@ pub fn grad_and_value<T: Real, X: Vars<T>>(f: impl FnOnce(&X) -> Var<T>, x: &X) 
 #[track_caller]
 fn record_scalar<T: Real, X: Vars<T>>(f: impl FnOnce(&X) -> Var<T>, x: &X) -> (X, Var<T>) {
     let (x, y) = record(f, x);
-    require(y.value().numel() == 1, "grad", ErrorKind::Mismatch, || {
+    assert(y.value().numel() == 1, "grad", ErrorKind::Mismatch, || {
         format!("the function gives {:?}, not one element", y.shape())
-    })
-    .or_panic();
+    });
     (x, y)
 }
 

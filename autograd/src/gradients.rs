@@ -2,7 +2,7 @@
 
 use crate::graph::{Id, Var};
 use retrograd_tensor::cost::Cost;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::square_sums;
 use retrograd_tensor::kernels::update::{Item, Update, update_all};
@@ -251,10 +251,9 @@ impl<T: Real> Gradients<T> {
     /// If `max` is negative or NaN.
     #[track_caller]
     pub fn clip_to(&mut self, max: f64, norm: f64) {
-        require(max >= 0.0, "clip_norm", ErrorKind::Value, || {
+        assert(max >= 0.0, "clip_norm", ErrorKind::Value, || {
             format!("the largest norm must be at least 0, got {max}")
-        })
-        .or_panic();
+        });
         let factor = max / (norm + 1e-6);
         if norm.is_finite() && factor < 1.0 {
             self.scale(T::from_f64(factor));

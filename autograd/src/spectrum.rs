@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::gradients::Gradients;
 use crate::graph::{Id, Var};
 use crate::var::no_grad;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::settings::with_grad_enabled;
 use retrograd_tensor::{Real, Tensor};
@@ -73,7 +73,7 @@ impl<T: Real> Hessian<T> {
 
 #[track_caller]
 fn at_least_1(name: &'static str, what: &str, n: usize) {
-    require(n > 0, name, ErrorKind::Value, || format!("needs at least 1 {what}")).or_panic();
+    assert(n > 0, name, ErrorKind::Value, || format!("needs at least 1 {what}"));
 }
 
 /// An estimate of the trace of a matrix, from its products with `samples` vectors of random signs: the mean of
@@ -157,8 +157,7 @@ pub fn power_iteration<T: Real>(
 #[track_caller]
 fn normalized<T: Real>(name: &'static str, v: &Gradients<T>) -> Gradients<T> {
     let norm = v.norm();
-    require(norm > 0.0, name, ErrorKind::Value, || format!("a vector has the norm {norm}"))
-        .or_panic();
+    assert(norm > 0.0, name, ErrorKind::Value, || format!("a vector has the norm {norm}"));
     let mut v = v.clone();
     v.scale(T::from_f64(1.0 / norm));
     v

@@ -1,7 +1,7 @@
 //! Constructors and accessors of [`Var`], which is defined in `graph.rs`.
 
 use crate::graph::{Edge, Id, Node, Var};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::fmt;
@@ -121,10 +121,9 @@ impl<T: Real> Var<T> {
     pub fn with_value(&self, value: Tensor<T>) -> Var<T> {
         assert!(matches!(self.edge, Edge::Leaf(_)), "with_value: only a leaf can be given a value");
         let (old, new) = (self.shape(), value.shape());
-        require(old == new, "with_value", ErrorKind::Mismatch, || {
+        assert(old == new, "with_value", ErrorKind::Mismatch, || {
             format!("the variable is {old:?}, the new value {new:?}")
-        })
-        .or_panic();
+        });
         Var { value, edge: self.edge.clone() }
     }
 

@@ -11,7 +11,7 @@ use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights,
 use retrograd_nn::optim::Optimizer;
 use retrograd_nn::training::Strategy;
 use retrograd_nn::{ConfigError, Module, Param, StateDict};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::kernels::gemm::arithmetic;
 use retrograd_tensor::observe::shard;
 use retrograd_tensor::{Real, Shape, Tensor, par};
@@ -137,10 +137,9 @@ impl<T: Real> DataParallel<T> {
         mean: impl Fn(usize) -> Var<T> + Send + Sync,
     ) -> (T, Gradients<T>) {
         let (rank, ranks, shards) = (self.comm.rank(), self.comm.size(), counts.len());
-        require(ranks <= shards, "gradients", ErrorKind::Value, || {
+        assert(ranks <= shards, "gradients", ErrorKind::Value, || {
             format!("{shards} shards cannot be divided among {ranks} ranks")
-        })
-        .or_panic();
+        });
         if ranks == 1 {
             return sharded(counts, mean);
         }

@@ -4,7 +4,7 @@ use crate::module::{Call, Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Key;
 
 /// In training, drops each element with probability `p` and divides the others by `1 - p`;
@@ -35,10 +35,9 @@ impl Dropout {
     /// ```
     #[track_caller]
     pub fn new(p: f64) -> Dropout {
-        require((0.0..=1.0).contains(&p), "dropout", ErrorKind::Value, || {
+        assert((0.0..=1.0).contains(&p), "dropout", ErrorKind::Value, || {
             format!("p must be in [0, 1], got {p}")
-        })
-        .or_panic();
+        });
         Dropout { p }
     }
 

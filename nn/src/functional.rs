@@ -4,7 +4,7 @@ use crate::module::Module;
 use crate::param::Param;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Runs `f` with the parameters of a module replaced by the given variables, in the order of
@@ -36,15 +36,13 @@ pub fn functional_call<T: Real, M: Module<T> + ?Sized, R>(
 ) -> R {
     let params: Vec<Param<T>> = module.named_parameters().into_iter().map(|(_, p)| p).collect();
     let (want, got) = (params.len(), vars.len());
-    require(want == got, "functional_call", ErrorKind::Mismatch, || {
+    assert(want == got, "functional_call", ErrorKind::Mismatch, || {
         format!("the module has {want} parameters, and there are {got} variables")
-    })
-    .or_panic();
+    });
     for (param, var) in params.iter().zip(vars) {
-        require(param.shape() == *var.shape(), "functional_call", ErrorKind::Mismatch, || {
+        assert(param.shape() == *var.shape(), "functional_call", ErrorKind::Mismatch, || {
             format!("{param:?} cannot be replaced by {:?}", var.shape())
-        })
-        .or_panic();
+        });
     }
     let old: Vec<Var<T>> = params.iter().zip(vars).map(|(p, v)| p.swap(v.clone())).collect();
     let result = catch_unwind(AssertUnwindSafe(|| f(module)));

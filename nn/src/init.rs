@@ -1,6 +1,6 @@
 //! Initialisation of parameters.
 
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{IntoShape, Real, Shape, Tensor};
 
@@ -106,10 +106,9 @@ impl Init {
     fn check(self) {
         let (name, x) = match self {
             Init::Constant(c) => {
-                require(!c.is_nan(), "init", ErrorKind::Value, || {
+                assert(!c.is_nan(), "init", ErrorKind::Value, || {
                     "the constant must be a number, got NaN".into()
-                })
-                .or_panic();
+                });
                 return;
             }
             Init::TruncatedNormal { std, bound } => {
@@ -122,10 +121,9 @@ impl Init {
             Init::XavierUniform { gain } | Init::XavierNormal { gain } => ("gain", gain),
             Init::TorchLinear | Init::KaimingUniform | Init::KaimingNormal => return,
         };
-        require(x >= 0.0 && x.is_finite(), "init", ErrorKind::Value, || {
+        assert(x >= 0.0 && x.is_finite(), "init", ErrorKind::Value, || {
             format!("the {name} must be finite and at least 0, got {x}")
-        })
-        .or_panic();
+        });
     }
 }
 
@@ -172,10 +170,9 @@ fn truncated_normal<T: Real>(shape: Shape, std: f64, bound: f64, rng: &mut Rng) 
 /// Each row is orthogonalised twice, after which rounding errors do not accumulate.
 #[track_caller]
 fn orthogonal<T: Real>(shape: Shape, gain: f64, rng: &mut Rng) -> Tensor<T> {
-    require(shape.rank() >= 2, "init", ErrorKind::Rank, || {
+    assert(shape.rank() >= 2, "init", ErrorKind::Rank, || {
         format!("an orthogonal tensor has at least two axes, got {shape:?}")
-    })
-    .or_panic();
+    });
     let (rows, columns) = (shape[0], shape.iter().skip(1).product::<usize>());
     let (few, many) = (rows.min(columns), rows.max(columns));
     let mut q = Tensor::<f64>::randn([few, many], rng).to_vec();

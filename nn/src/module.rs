@@ -4,7 +4,7 @@ use crate::param::Param;
 use crate::pass::Pass;
 use crate::state::{LoadError, StateDict, load};
 use retrograd_autograd::{Gradients, Id, Var};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::observe::{ModulePart, ModuleStart, OpenModule};
 use retrograd_tensor::{Real, Tensor};
 use std::any::type_name;
@@ -325,10 +325,9 @@ fn state_dict<T: Real>(visit: Visit<'_, T>) -> StateDict<T> {
             twice.get_or_insert(name.to_string());
         }
     });
-    require(twice.is_none(), "state_dict", ErrorKind::Value, || {
+    assert(twice.is_none(), "state_dict", ErrorKind::Value, || {
         format!("two parameters are named {}", twice.unwrap_or_default())
-    })
-    .or_panic();
+    });
     dict
 }
 

@@ -1,7 +1,7 @@
 //! Trainable parameters.
 
 use retrograd_autograd::{GradientKey, Id, Var};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::observe::{Event, report};
 use retrograd_tensor::{Real, Shape, Tensor, par};
 use std::fmt;
@@ -149,10 +149,9 @@ impl<T: Real> Param<T> {
         let mut leaf = self.write("update");
         let shape = self.shape();
         let result = f(leaf.leaf_value_mut());
-        require(*leaf.shape() == shape, "update", ErrorKind::Mismatch, || {
+        assert(*leaf.shape() == shape, "update", ErrorKind::Mismatch, || {
             format!("{shape:?} has become {:?}", leaf.shape())
-        })
-        .or_panic();
+        });
         result
     }
 
@@ -173,10 +172,9 @@ impl<T: Real> Param<T> {
         let result = f(leaves.iter_mut().map(|leaf| leaf.leaf_value_mut()).collect());
         for (param, leaf) in params.iter().zip(&leaves) {
             let shape = param.shape();
-            require(*leaf.shape() == shape, "update_all", ErrorKind::Mismatch, || {
+            assert(*leaf.shape() == shape, "update_all", ErrorKind::Mismatch, || {
                 format!("{shape:?} has become {:?}", leaf.shape())
-            })
-            .or_panic();
+            });
         }
         result
     }
@@ -189,8 +187,7 @@ impl<T: Real> Param<T> {
         let mut order: Vec<usize> = (0..params.len()).collect();
         order.sort_by_key(|&i| params[i].id());
         let twice = order.windows(2).any(|w| params[w[0]].id() == params[w[1]].id());
-        require(!twice, "update_all", ErrorKind::Value, || "a parameter is given twice".into())
-            .or_panic();
+        assert(!twice, "update_all", ErrorKind::Value, || "a parameter is given twice".into());
         let mut leaves: Vec<_> = order.iter().map(|&i| (i, params[i].write("update"))).collect();
         leaves.sort_by_key(|&(i, _)| i);
         leaves.into_iter().map(|(_, leaf)| leaf).collect()

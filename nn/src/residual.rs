@@ -2,7 +2,7 @@
 
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 
 /// Checks that `residual` has the shape of `x`, the input of the layer `module`.
 ///
@@ -11,8 +11,7 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 #[track_caller]
 pub(crate) fn check_residual<T: Real>(module: &'static str, x: &Var<T>, residual: &Var<T>) {
     let (x, r) = (x.shape(), residual.shape());
-    require(x == r, module, ErrorKind::Mismatch, || {
+    assert(x == r, module, ErrorKind::Mismatch, || {
         format!("an input {x:?} goes with a residual {x:?}, got {r:?}")
-    })
-    .or_panic();
+    });
 }

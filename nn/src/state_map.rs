@@ -3,7 +3,7 @@
 use crate::attention::{Pairing, Rope};
 use crate::checkpoint::{Checkpoint, CheckpointError, Storable};
 use crate::state::{StateDict, list_first};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::{Real, Tensor};
 use std::collections::BTreeMap;
 
@@ -177,10 +177,9 @@ impl StateMap {
         theirs: Pairing,
         ours: Pairing,
     ) -> StateMap {
-        require(heads > 0 && width.is_multiple_of(2), "state map", ErrorKind::Value, || {
+        assert(heads > 0 && width.is_multiple_of(2), "state map", ErrorKind::Value, || {
             format!("rotary positions need a head and an even width, got {heads} and {width}")
-        })
-        .or_panic();
+        });
         self.with(StateRule::Rope { name: name.into(), heads, width, theirs, ours })
     }
 
@@ -341,10 +340,9 @@ fn check_wildcards(theirs: &str, ours: &str) {
     let wildcards = |pattern: &str| -> Vec<String> {
         pattern.split('.').filter(|part| is_wildcard(part)).map(String::from).collect()
     };
-    require(wildcards(theirs) == wildcards(ours), "state map", ErrorKind::Mismatch, || {
+    assert(wildcards(theirs) == wildcards(ours), "state map", ErrorKind::Mismatch, || {
         format!("`{theirs}` and `{ours}` differ in their wildcards")
-    })
-    .or_panic();
+    });
 }
 
 fn is_wildcard(part: &str) -> bool {

@@ -106,6 +106,24 @@ pub fn require(
     if condition { Ok(()) } else { Err(ShapeError::new(op, kind, detail())) }
 }
 
+/// [`require`] with a panic at the caller's line in place of the error.
+///
+/// ```
+/// use retrograd::tensor::error::{ErrorKind, assert};
+///
+/// fn first(n: usize) -> Vec<i32> {
+///     assert(n <= 3, "first", ErrorKind::Index, || format!("{n} of 3 elements"));
+///     [1, 2, 3][..n].to_vec()
+/// }
+/// assert_eq!(first(2), [1, 2]);
+/// assert!(std::panic::catch_unwind(|| first(4)).is_err());
+/// ```
+#[inline]
+#[track_caller]
+pub fn assert(condition: bool, op: &'static str, kind: ErrorKind, detail: impl FnOnce() -> String) {
+    require(condition, op, kind, detail).or_panic();
+}
+
 /// Conversion of an error to a panic at the caller's line.
 pub trait OrPanic<T> {
     /// The value; panics with the message of the error.

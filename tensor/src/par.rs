@@ -16,7 +16,7 @@
 pub use crate::observe::{Span, span};
 
 use crate::cost::{Cost, PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, assert};
 use crate::observe::{self, Division, ObserverId, region, task};
 use crate::settings::Settings;
 use rayon::prelude::*;
@@ -93,8 +93,7 @@ pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
 #[inline(never)]
 #[track_caller]
 fn with_threads_dyn(n: usize, f: &mut (dyn FnMut() + Send)) {
-    require(n > 0, "with_threads", ErrorKind::Value, || "needs at least 1 thread, got 0".into())
-        .or_panic();
+    assert(n > 0, "with_threads", ErrorKind::Value, || "needs at least 1 thread, got 0".into());
     if cfg!(target_family = "wasm") {
         return f();
     }

@@ -5,7 +5,7 @@
 //! any time, on any thread, and again in the backward pass: a random tensor does not depend on
 //! threads, layouts or instruction sets, and dropout saves a [`Key`] instead of a mask.
 
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, assert};
 use crate::settings;
 use crate::simd::{Level, inlined, vectorized};
 
@@ -192,10 +192,9 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn happens(self, index: u64, p: f64) -> bool {
-        require((0.0..=1.0).contains(&p), "happens", ErrorKind::Value, || {
+        assert((0.0..=1.0).contains(&p), "happens", ErrorKind::Value, || {
             format!("p must be in [0, 1], got {p}")
-        })
-        .or_panic();
+        });
         u64::from(self.word(index)) < threshold(p)
     }
 }
@@ -298,7 +297,7 @@ impl Rng {
     /// ```
     #[track_caller]
     pub fn below(&mut self, n: usize) -> usize {
-        require(n > 0, "below", ErrorKind::Value, || "the range 0..0 is empty".into()).or_panic();
+        assert(n > 0, "below", ErrorKind::Value, || "the range 0..0 is empty".into());
         let (key, mut indices) = (self.key(), 0..);
         below(n as u64, || key.bits(indices.next().expect("2⁶⁴ draws"))) as usize
     }

@@ -2,7 +2,7 @@
 
 use crate::cost::Cost;
 use crate::element::{Element, Float, Integer, Steps};
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, assert, require};
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
 use crate::observe::{self, KernelCall};
@@ -226,10 +226,9 @@ impl<T: Steps> Tensor<T> {
     #[track_caller]
     pub fn arange(start: T::Bound, stop: T::Bound, step: T::Bound) -> Tensor<T> {
         let n = T::count(start, stop, step);
-        require(n.is_some(), "arange", ErrorKind::Value, || {
+        assert(n.is_some(), "arange", ErrorKind::Value, || {
             format!("{start}..{stop} by {step} has no finite length")
-        })
-        .or_panic();
+        });
         Tensor::from_positions(n.unwrap_or(0), inlined!(move |i| T::nth(start, step, i)))
     }
 }
@@ -373,10 +372,9 @@ impl<T: Element> Tensor<T> {
     /// If there is not exactly one.
     #[track_caller]
     pub fn item(&self) -> T {
-        require(self.numel() == 1, "item", ErrorKind::Length, || {
+        assert(self.numel() == 1, "item", ErrorKind::Length, || {
             format!("{:?} has {} elements, not one", self.shape(), self.numel())
-        })
-        .or_panic();
+        });
         self.storage[self.layout.offset()]
     }
 

@@ -28,7 +28,7 @@
 //! ```
 
 use crate::element::{DType, Element, Float, Integer};
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, assert};
 use crate::random::rand_traits;
 use crate::shape::IntoShape;
 use crate::tensor::Tensor;
@@ -125,10 +125,9 @@ impl TorchRng {
     pub fn uniform<T: Float>(&mut self, shape: impl IntoShape, lo: f64, hi: f64) -> Tensor<T> {
         let (lo, hi) = (T::from_f64(lo), T::from_f64(hi));
         let valid = lo <= hi && (hi - lo).to_f64().is_finite();
-        require(valid, "uniform", ErrorKind::Value, || {
+        assert(valid, "uniform", ErrorKind::Value, || {
             format!("[{lo}, {hi}) must be in order and of finite width")
-        })
-        .or_panic();
+        });
         self.each(shape, |rng| mul_add(rng.unit(), hi - lo, lo))
     }
 
@@ -156,10 +155,9 @@ impl TorchRng {
     /// If `std` is negative, or either is NaN.
     #[track_caller]
     pub fn normal<T: Float>(&mut self, shape: impl IntoShape, mean: f64, std: f64) -> Tensor<T> {
-        require(std >= 0.0 && !mean.is_nan(), "normal", ErrorKind::Value, || {
+        assert(std >= 0.0 && !mean.is_nan(), "normal", ErrorKind::Value, || {
             format!("std must be at least 0 and the mean not NaN, got mean {mean}, std {std}")
-        })
-        .or_panic();
+        });
         let shape = shape.into();
         let n = shape.numel();
         if n < BLOCK {
@@ -203,10 +201,7 @@ impl TorchRng {
     #[track_caller]
     pub fn randint<I: Integer>(&mut self, lo: I, hi: I, shape: impl IntoShape) -> Tensor<I> {
         let (lo, range) = (lo.to_i128(), hi.to_i128() - lo.to_i128());
-        require(range > 0, "randint", ErrorKind::Value, || {
-            format!("the range {lo}..{hi} is empty")
-        })
-        .or_panic();
+        assert(range > 0, "randint", ErrorKind::Value, || format!("the range {lo}..{hi} is empty"));
         self.each(shape, |rng| {
             let draw = if range < 1 << 28 { rng.draw().into() } else { rng.draw64() };
             I::from_i128(lo + i128::from(draw) % range)

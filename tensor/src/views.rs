@@ -1,7 +1,7 @@
 //! Views of tensors: other layouts of the same storage.
 
 use crate::element::Element;
-use crate::error::{ErrorKind, OrPanic, Result, require};
+use crate::error::{ErrorKind, OrPanic, Result, assert};
 use crate::indexing::Indices;
 use crate::layout::Layout;
 use crate::shape::{Axes, IntoShape, Shape};
@@ -25,10 +25,9 @@ impl<T: Element> Tensor<T> {
     #[track_caller]
     pub fn view_by(&self, rule: impl FnOnce(&Layout) -> Result<Layout>) -> Tensor<T> {
         let layout = rule(self.layout()).or_panic();
-        require(layout.fits(self.data().len()), "view_by", ErrorKind::Layout, || {
+        assert(layout.fits(self.data().len()), "view_by", ErrorKind::Layout, || {
             format!("{layout:?} exceeds the storage")
-        })
-        .or_panic();
+        });
         self.view(layout)
     }
 
@@ -223,11 +222,10 @@ impl<T: Element> Tensor<T> {
     pub fn split(&self, axis: isize, sizes: &[usize]) -> Vec<Tensor<T>> {
         let size = self.size(axis);
         let total = sizes.iter().try_fold(0usize, |n, &s| n.checked_add(s));
-        require(total == Some(size), "split", ErrorKind::Mismatch, || {
+        assert(total == Some(size), "split", ErrorKind::Mismatch, || {
             let shape = self.shape();
             format!("sizes {sizes:?} do not add up to {size}, axis {axis} of {shape:?}")
-        })
-        .or_panic();
+        });
         let mut start = 0;
         let piece = |&n: &usize| {
             start += n;
@@ -240,8 +238,7 @@ impl<T: Element> Tensor<T> {
     /// and as in PyTorch there may be fewer than `n`.
     #[track_caller]
     pub fn chunk(&self, axis: isize, n: usize) -> Vec<Tensor<T>> {
-        require(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into())
-            .or_panic();
+        assert(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into());
         let size = self.size(axis);
         let each = size.div_ceil(n).max(1);
         let starts = (0..size.max(1)).step_by(each);
@@ -292,10 +289,9 @@ impl<T: Element> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn as_strided(&self, layout: &Layout) -> Tensor<T> {
-        require(layout.fits(self.numel()), "as_strided", ErrorKind::Layout, || {
+        assert(layout.fits(self.numel()), "as_strided", ErrorKind::Layout, || {
             format!("{layout:?} exceeds the {} elements of {:?}", self.numel(), self.shape())
-        })
-        .or_panic();
+        });
         let whole = self.contiguous();
         whole.view(layout.shifted(whole.layout().offset()))
     }

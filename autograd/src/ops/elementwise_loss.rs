@@ -8,7 +8,7 @@ use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
 use crate::op::Op;
 use crate::record::{Fused, Slot};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, assert, require};
 use retrograd_tensor::ops::loss::Reduction;
 use retrograd_tensor::ops::unary::Huber;
 use retrograd_tensor::{Real, Tensor};
@@ -24,14 +24,13 @@ static LOGIT_LOSS: Op = Op::new("binary_cross_entropy_with_logits", &["x", "t"])
 /// The rule about shapes.
 #[track_caller]
 fn check_shapes<T: Real>(op: &'static str, x: &Var<T>, target: &Var<T>) {
-    require(x.shape() == target.shape(), op, ErrorKind::Mismatch, || {
+    assert(x.shape() == target.shape(), op, ErrorKind::Mismatch, || {
         format!(
             "predictions {:?} need targets of the same shape, got {:?}",
             x.shape(),
             target.shape()
         )
-    })
-    .or_panic();
+    });
 }
 
 /// The reduction of the losses of all elements.
@@ -146,10 +145,9 @@ impl<T: Real> Var<T> {
         check_shapes("huber_loss", self, target);
         let rounded = T::from_f64(delta);
         let valid = rounded > T::ZERO && rounded < T::INFINITY;
-        require(valid, "huber_loss", ErrorKind::Value, || {
+        assert(valid, "huber_loss", ErrorKind::Value, || {
             format!("delta must be above 0 and finite, got {delta}")
-        })
-        .or_panic();
+        });
         reduced(&self.sub(target).map(Huber { delta: rounded }), reduction)
     }
 
@@ -165,10 +163,9 @@ impl<T: Real> Var<T> {
         check_shapes("smooth_l1_loss", self, target);
         let delta = T::from_f64(beta);
         let valid = delta >= T::ZERO && delta < T::INFINITY;
-        require(valid, "smooth_l1_loss", ErrorKind::Value, || {
+        assert(valid, "smooth_l1_loss", ErrorKind::Value, || {
             format!("beta must be finite and at least 0, got {beta}")
-        })
-        .or_panic();
+        });
         let d = self.sub(target);
         let losses = if delta == T::ZERO { d.abs() } else { d.map(Huber { delta }) / delta };
         reduced(&losses, reduction)
@@ -236,10 +233,9 @@ impl<T: Real> Var<T> {
             let shape = self.shape();
             let mut axes = weight.shape().iter().rev().zip(shape.iter().rev());
             let fits = weight.rank() <= shape.rank() && axes.all(|(w, x)| w == x || *w == 1);
-            require(fits, op, ErrorKind::Broadcast, || {
+            assert(fits, op, ErrorKind::Broadcast, || {
                 format!("a pos_weight {:?} does not broadcast to logits {shape:?}", weight.shape())
-            })
-            .or_panic();
+            });
         }
         let weight = pos_weight.cloned().unwrap_or_else(|| Tensor::scalar(T::ONE));
         let value = self.value().logit_loss(target.value(), &weight);

@@ -4,7 +4,7 @@
 use crate::graph::{InputGrads, Var};
 use crate::observe::saved;
 use crate::op::{Kind, Op};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::{Real, Tensor};
 
 static WHERE: Op = Op::new("where", &["x", "z"]).kind(Kind::Fill).formula(
@@ -67,10 +67,9 @@ impl<T: Real> Var<T> {
     /// The mask of a whole matrix.
     #[track_caller]
     fn triangle(&self) -> Tensor<bool> {
-        require(self.rank() >= 2, "tril and triu", ErrorKind::Rank, || {
+        assert(self.rank() >= 2, "tril and triu", ErrorKind::Rank, || {
             format!("need a matrix, got {:?}", self.shape())
-        })
-        .or_panic();
+        });
         Tensor::ones([self.size(-2), self.size(-1)])
     }
 }

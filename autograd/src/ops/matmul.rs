@@ -5,7 +5,7 @@ use crate::op::{Kind, Op};
 use retrograd_tensor::Real;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, assert};
 use retrograd_tensor::ops::matmul::matmul_shape;
 
 static MATMUL: Op = Op::new("matmul", &["x", "z"])
@@ -81,10 +81,9 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn dot(&self, other: &Var<T>) -> Var<T> {
         let (x, z) = (self.shape(), other.shape());
-        require(self.rank() == 1 && x == z, "dot", ErrorKind::Mismatch, || {
+        assert(self.rank() == 1 && x == z, "dot", ErrorKind::Mismatch, || {
             format!("needs two vectors of equal length, got {x:?} and {z:?}")
-        })
-        .or_panic();
+        });
         Var::from_op(&DOT, self.value().dot(other.value()), [self, other], |[x, z]| {
             let (x, z) = (x.save_if(z.needs_grad()), z.save_if(x.needs_grad()));
             move |cx, g| {
@@ -98,10 +97,9 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn outer(&self, other: &Var<T>) -> Var<T> {
         let (x, z) = (self.shape(), other.shape());
-        require(self.rank() == 1 && other.rank() == 1, "outer", ErrorKind::Rank, || {
+        assert(self.rank() == 1 && other.rank() == 1, "outer", ErrorKind::Rank, || {
             format!("needs two vectors, got {x:?} and {z:?}")
-        })
-        .or_panic();
+        });
         self.unsqueeze(1).mul(&other.unsqueeze(0))
     }
 }

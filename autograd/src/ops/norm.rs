@@ -3,7 +3,7 @@
 use crate::graph::{Cx, InputGrads, Tangents, Var};
 use crate::op::Op;
 use crate::record::{Fused, Slot};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, assert};
 use retrograd_tensor::{Axes, Real, Shape, Tensor};
 
 static LAYER_NORM: Op = Op::new("layer_norm", &["x", "w?", "b?"]).formula("y = n · w + b, n = (x − mean) / √(var + ε), over the last axis", "dx = (h − mean(h) − n · mean(h · n)) / √(var + ε), h = g · w\ndw = Σ g · n, over the rows\ndb = Σ g");
@@ -228,12 +228,11 @@ impl<'a> Over<'a> {
     fn new<T: Real>(op: &'static str, x: &Var<T>, normalized: &'a [usize]) -> Self {
         let shape = *x.shape();
         let fits = !normalized.is_empty() && shape.ends_with(normalized);
-        require(fits, op, ErrorKind::Mismatch, || {
+        assert(fits, op, ErrorKind::Mismatch, || {
             format!(
                 "a normalized_shape of {normalized:?} is not that of the last axes of {shape:?}"
             )
-        })
-        .or_panic();
+        });
         Over { op, shape, normalized }
     }
 
@@ -258,10 +257,9 @@ impl<'a> Over<'a> {
     #[track_caller]
     fn parameter<T: Real>(&self, name: &str, x: Option<&Var<T>>) -> Option<Var<T>> {
         let x = x?;
-        require(x.shape()[..] == *self.normalized, self.op, ErrorKind::Mismatch, || {
+        assert(x.shape()[..] == *self.normalized, self.op, ErrorKind::Mismatch, || {
             format!("{name} has shape {:?}, not {:?}", x.shape(), self.normalized)
-        })
-        .or_panic();
+        });
         Some(x.flatten())
     }
 }

@@ -3,7 +3,7 @@
 use crate::graph::Var;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, assert};
 use retrograd_tensor::ops::histogram::Between;
 use retrograd_tensor::{Axes, Real};
 
@@ -43,10 +43,9 @@ impl<T: Real> Var<T> {
     fn sorted_lines(&self, op: &'static str, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve(op, self.shape()).or_panic();
         let count = self.value().count(axes);
-        require(count > 0, op, ErrorKind::Empty, || {
+        assert(count > 0, op, ErrorKind::Empty, || {
             format!("an axis of {:?} is empty, so it has no such element", self.shape())
-        })
-        .or_panic();
+        });
         let mut dims = self.shape().reduced(axes, false).to_vec();
         dims.push(count);
         self.permute(axes.moved_last(self.rank())).reshape(dims).sort(-1, false).0

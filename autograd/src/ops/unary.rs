@@ -5,7 +5,7 @@ use crate::ops::pointwise::pointwise_methods;
 use retrograd_tensor::Real;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::ops::unary::*;
 
 /// # Unary functions
@@ -93,10 +93,9 @@ impl<T: Real> Var<T> {
     #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(&self, lo: T, hi: T) -> Var<T> {
-        require(lo <= hi, "clamp", ErrorKind::Value, || {
+        assert(lo <= hi, "clamp", ErrorKind::Value, || {
             format!("bounds {lo} and {hi} are not in order")
-        })
-        .or_panic();
+        });
         self.map(Clamp { lo, hi })
     }
 }

@@ -41,7 +41,7 @@ use crate::module::{Layer, Module, Visitor, scope};
 use crate::norm::Norm;
 use crate::pass::Pass;
 use retrograd_autograd::{Gradients, Var, grad_enabled, no_grad, sharded};
-use retrograd_tensor::error::{ErrorKind, OrPanic, ShapeError, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, ShapeError, assert};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::par::span;
 use retrograd_tensor::random::Rng;
@@ -228,10 +228,9 @@ impl<T: Real> Gpt<T> {
     /// If [`Gpt::can_roll`] is false.
     #[track_caller]
     pub fn rolling_cache(&self) -> GptCache<T> {
-        require(self.can_roll(), "gpt", ErrorKind::Value, || {
+        assert(self.can_roll(), "gpt", ErrorKind::Value, || {
             "the cache cannot roll: a layer has no cache or an absolute mask, or positions are absolute".into()
-        })
-        .or_panic();
+        });
         GptCache::new(KvCache::sliding(self.config.context - 1), self.config.layers, true)
     }
 
@@ -365,23 +364,21 @@ impl<T: Real> Gpt<T> {
         pass: &mut Pass,
     ) -> Shards<'_, T, I> {
         let valid = tokens.rank() == 2 && tokens.shape() == targets.shape();
-        require(valid, "gpt", ErrorKind::Rank, || {
+        assert(valid, "gpt", ErrorKind::Rank, || {
             format!(
                 "needs tokens and targets [batch, length], got {:?} and {:?}",
                 tokens.shape(),
                 targets.shape()
             )
-        })
-        .or_panic();
+        });
         let sequences = tokens.size(0);
         let _span = span("cut into shards");
         self.check_tokens(tokens, 0);
         self.check_targets(targets);
         let number = number.unwrap_or_else(|| default_shards(sequences, tokens.numel()));
-        require((1..=sequences.max(1)).contains(&number), "gpt", ErrorKind::Value, || {
+        assert((1..=sequences.max(1)).contains(&number), "gpt", ErrorKind::Value, || {
             format!("a batch of {sequences} sequences cannot be split into {number} shards")
-        })
-        .or_panic();
+        });
         Shards::new(self, tokens, targets, pass.split(number))
     }
 
@@ -408,13 +405,12 @@ impl<T: Real> Gpt<T> {
 
     #[track_caller]
     fn check_length(&self, length: usize) {
-        require(length <= self.config.context, "gpt", ErrorKind::Index, || {
+        assert(length <= self.config.context, "gpt", ErrorKind::Index, || {
             format!(
                 "a sequence of {length} tokens is longer than the context of {}",
                 self.config.context
             )
-        })
-        .or_panic();
+        });
     }
 
     /// The attention weights `[.., heads, L, L]` of every block; `heads` is 0 where the attention has no
@@ -458,10 +454,9 @@ impl<T: Real> Gpt<T> {
     /// are reported at the caller's line.
     #[track_caller]
     fn check_tokens<I: Integer>(&self, tokens: &Tensor<I>, start: usize) {
-        require(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
+        assert(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
             "needs a sequence of tokens, got rank 0".into()
-        })
-        .or_panic();
+        });
         self.check_length(start + tokens.size(-1));
         let vocab = self.config.vocab;
         if let Some((at, token)) = find_first(tokens, |token| token.index_in(vocab).is_none()) {
@@ -481,10 +476,9 @@ impl<T: Real> Gpt<T> {
         mut caches: Option<&mut [KvCache<T>]>,
         mut maps: Option<Maps<'_, T>>,
     ) -> Var<T> {
-        require(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
+        assert(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
             "needs a sequence of tokens, got rank 0".into()
-        })
-        .or_panic();
+        });
         self.check_length(tokens.size(-1));
         let mut x = self.wte.forward(tokens);
         if let Some(wpe) = &self.wpe {

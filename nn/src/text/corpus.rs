@@ -3,7 +3,7 @@
 use super::error::TextError;
 use super::{Documents, Encoding, Tokenizer};
 use retrograd_tensor::Tensor;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::par::span;
 use retrograd_tensor::random::Rng;
 
@@ -112,10 +112,9 @@ impl Corpus {
     #[track_caller]
     pub fn batch(&self, seed: u64, step: u64, sequences: usize, context: usize) -> Batch {
         let tokens = self.train.len();
-        require(tokens > context, "corpus", ErrorKind::Value, || {
+        assert(tokens > context, "corpus", ErrorKind::Value, || {
             format!("{tokens} tokens have no window of {context} and the one after it")
-        })
-        .or_panic();
+        });
         let _span = span("batch");
         let mut rng = Rng::at_step(seed, step);
         let starts = (0..sequences).map(|_| rng.below(tokens - context));
@@ -136,7 +135,7 @@ impl Corpus {
     /// ```
     #[track_caller]
     pub fn windows(&self, context: usize) -> Vec<Window<'_>> {
-        require(context > 0, "corpus", ErrorKind::Value, || "the context is 0".into()).or_panic();
+        assert(context > 0, "corpus", ErrorKind::Value, || "the context is 0".into());
         let Encoding { tokens, bytes } = &self.held_out;
         let predicted = tokens.len().saturating_sub(1);
         let window = |start: usize| {
@@ -220,10 +219,9 @@ impl Batch {
         let mut length = None;
         for window in windows {
             let expected = *length.get_or_insert(window.len());
-            require(window.len() == expected && expected > 0, "batch", ErrorKind::Value, || {
+            assert(window.len() == expected && expected > 0, "batch", ErrorKind::Value, || {
                 format!("windows must have one length, got {expected} and {}", window.len())
-            })
-            .or_panic();
+            });
             tokens.extend(&window[..expected - 1]);
             targets.extend(&window[1..]);
             rows += 1;

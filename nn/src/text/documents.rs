@@ -2,7 +2,7 @@
 
 use super::error::TextError;
 use crate::checkpoint::read;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -160,10 +160,9 @@ impl Documents {
     /// If the fraction is not in `[0, 1]`.
     #[track_caller]
     pub fn hold_out(&self, fraction: f64) -> (Documents, Documents) {
-        require((0.0..=1.0).contains(&fraction), "hold_out", ErrorKind::Value, || {
+        assert((0.0..=1.0).contains(&fraction), "hold_out", ErrorKind::Value, || {
             format!("the fraction must be in [0, 1], got {fraction}")
-        })
-        .or_panic();
+        });
         let lengths: Vec<usize> = self.texts().map(|text| text.chars().count()).collect();
         let all: usize = lengths.iter().sum();
         let mut left = (all as f64 * (1.0 - fraction)) as usize;

@@ -2,7 +2,7 @@
 
 use crate::attention::Mask;
 use retrograd_tensor::Tensor;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::Key;
 use std::collections::BTreeMap;
@@ -82,10 +82,9 @@ impl PackedDocuments {
     /// ```
     #[track_caller]
     pub fn new(documents: Vec<Vec<i64>>, length: usize) -> PackedDocuments {
-        require(length > 0, "packed documents", ErrorKind::Value, || {
+        assert(length > 0, "packed documents", ErrorKind::Value, || {
             "rows must have a length of at least 1, got 0".into()
-        })
-        .or_panic();
+        });
         let mut pieces: Vec<Piece> = Vec::new();
         for (document, tokens) in documents.iter().enumerate() {
             let inputs = tokens.len().saturating_sub(1);
@@ -93,10 +92,9 @@ impl PackedDocuments {
             let range = |start: usize| start..(start + length).min(inputs);
             pieces.extend(starts.map(|start| Piece { document, range: range(start) }));
         }
-        require(!pieces.is_empty(), "packed documents", ErrorKind::Value, || {
+        assert(!pieces.is_empty(), "packed documents", ErrorKind::Value, || {
             format!("none of the {} documents has two tokens", documents.len())
-        })
-        .or_panic();
+        });
         // A stable sort: documents of equal length stay in their order.
         pieces.sort_by_key(|piece| std::cmp::Reverse(piece.range.len()));
         let mut rows: Vec<Vec<Piece>> = Vec::new();
@@ -146,10 +144,9 @@ impl PackedDocuments {
     #[track_caller]
     pub fn get(&self, rows: &[usize]) -> PackedBatch {
         let outside = rows.iter().find(|&&row| row >= self.rows.len());
-        require(outside.is_none(), "packed documents", ErrorKind::Index, || {
+        assert(outside.is_none(), "packed documents", ErrorKind::Index, || {
             format!("there is no row {} of {}", outside.unwrap_or(&0), self.rows.len())
-        })
-        .or_panic();
+        });
         let ignored = CrossEntropy::default().ignore_index.unwrap_or(-100);
         let shape = [rows.len(), self.length];
         let [mut tokens, mut targets, mut documents, mut positions] = [const { Vec::new() }; 4];

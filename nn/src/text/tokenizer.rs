@@ -7,7 +7,7 @@ use super::encoding::{Encoding, SEPARATOR};
 use super::error::TextError;
 use super::exported;
 use crate::checkpoint::{read_json, write_atomically};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::path::Path;
@@ -216,10 +216,9 @@ impl Tokenizer {
     pub(super) fn check_tokens(&self, tokens: &[i64]) {
         let vocab = self.vocab_size();
         let outside = tokens.iter().find(|&&token| !(0..vocab as i64).contains(&token));
-        require(outside.is_none(), "decode", ErrorKind::Index, || {
+        assert(outside.is_none(), "decode", ErrorKind::Index, || {
             format!("token {} is outside 0..{vocab}", outside.unwrap_or(&0))
-        })
-        .or_panic();
+        });
     }
 
     /// The bytes of a text from `begin` on that do not come back from its tokens: the bytes of words that do not

@@ -10,7 +10,7 @@
 
 use crate::cost::Cost;
 use crate::element::Element;
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, OrPanic, assert};
 use crate::formula::Expr;
 use crate::kernels::elementwise::{Elementwise, formulas};
 use crate::kernels::{Real, lane_arrays, level_of};
@@ -586,9 +586,8 @@ fn reduce_all_lines<A: Element, R: Element>(
 #[track_caller]
 pub fn check_not_empty(name: &'static str, shape: &Shape, axes: AxisSet) {
     let empty = axes.iter().find(|&i| shape[i] == 0);
-    require(empty.is_none(), name, ErrorKind::Empty, || {
+    assert(empty.is_none(), name, ErrorKind::Empty, || {
         let axis = empty.unwrap_or(0);
         format!("axis {axis} of {shape:?} is empty, so it has no such element")
-    })
-    .or_panic();
+    });
 }

@@ -3,7 +3,7 @@
 use super::lane_arrays;
 pub(crate) use super::lane_arrays::splat;
 use crate::cost::Cost;
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, OrPanic, assert};
 use crate::formula::Expr;
 use crate::kernels::{Real, level_of};
 use crate::loop_nest::LoopNest;
@@ -125,10 +125,9 @@ struct RowBlock<'a, T, const K: usize> {
 fn same_shape<T: Real>(name: &'static str, x: &[&Tensor<T>]) -> Shape {
     let shape = *x[0].shape();
     for other in &x[1..] {
-        require(*other.shape() == shape, name, ErrorKind::Mismatch, || {
+        assert(*other.shape() == shape, name, ErrorKind::Mismatch, || {
             format!("{shape:?} and {:?} differ", other.shape())
-        })
-        .or_panic();
+        });
     }
     shape
 }

@@ -3,7 +3,7 @@
 
 use super::lane_arrays;
 use crate::cost::Cost;
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, assert};
 use crate::formula::{Algebra, Expr};
 use crate::kernels::{Real, level_of};
 use crate::observe::{self, KernelCall};
@@ -58,10 +58,9 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     for Item { w, r, .. } in &items {
         let shape = w[0].shape();
         for other in w.iter().map(|t| t.shape()).chain(r.iter().map(|t| t.shape())) {
-            require(other == shape, name, ErrorKind::Mismatch, || {
+            assert(other == shape, name, ErrorKind::Mismatch, || {
                 format!("{shape:?} cannot be updated with {other:?}")
-            })
-            .or_panic();
+            });
         }
     }
     let (call, tensors) = (observe::begin(), items.len());

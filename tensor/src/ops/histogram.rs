@@ -2,7 +2,7 @@
 
 use crate::cost::Cost;
 use crate::element::Integer;
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, OrPanic, assert, require};
 use crate::kernels::Real;
 use crate::kernels::reduce::reduce_lines;
 use crate::par;
@@ -34,11 +34,10 @@ impl<I: Integer> Tensor<I> {
         let bounds = par::map(parts.len(), chunk, Cost::MOVE, |i| {
             parts[i].iter().fold((0, -1), |(lo, hi), &n| (n.min(lo), n.max(hi)))
         });
-        require(bounds.iter().all(|b| b.0 >= 0), "bincount", ErrorKind::Value, || {
+        assert(bounds.iter().all(|b| b.0 >= 0), "bincount", ErrorKind::Value, || {
             let at = numbers.iter().position(|&n| n < 0).unwrap_or(0);
             format!("the element {} at position {at} is negative", numbers[at])
-        })
-        .or_panic();
+        });
         let needed = bounds
             .iter()
             .map(|b| usize::try_from(b.1).unwrap_or(usize::MAX - 1) + 1)
@@ -84,17 +83,15 @@ impl<T: Real> Tensor<T> {
     #[doc(alias = "histogram")]
     #[track_caller]
     pub fn histc(&self, bins: usize, min: T, max: T) -> Tensor<T> {
-        require(bins > 0, "histc", ErrorKind::Value, || "needs at least 1 bin, got 0".into())
-            .or_panic();
+        assert(bins > 0, "histc", ErrorKind::Value, || "needs at least 1 bin, got 0".into());
         let (mut lo, mut hi) = (min.to_f64(), max.to_f64());
         let x = self.contiguous();
         if lo == hi && x.numel() > 0 {
             (lo, hi) = (self.min(..).item().to_f64(), self.max(..).item().to_f64());
         }
-        require(lo <= hi && (hi - lo).is_finite(), "histc", ErrorKind::Value, || {
+        assert(lo <= hi && (hi - lo).is_finite(), "histc", ErrorKind::Value, || {
             format!("the range from {lo} to {hi} must be finite and in order")
-        })
-        .or_panic();
+        });
         if lo == hi {
             (lo, hi) = (lo - 1.0, hi + 1.0);
         }
@@ -169,10 +166,9 @@ impl<T: Real> Tensor<T> {
         axes: AxisSet,
         f: impl Fn(&mut [T]) -> T + Send + Sync,
     ) -> Tensor<T> {
-        require(self.count(axes) > 0, op, ErrorKind::Empty, || {
+        assert(self.count(axes) > 0, op, ErrorKind::Empty, || {
             format!("an axis of {:?} is empty, so it has no such element", self.shape())
-        })
-        .or_panic();
+        });
         reduce_lines(op, self, axes, |line| {
             let mut line = line.to_vec();
             match line.iter().find(|x| x.is_nan()) {

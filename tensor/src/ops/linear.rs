@@ -3,7 +3,7 @@
 //! A separate pass over the product would read it from memory again. Here the fused operation is an
 //! [`Epilogue`] of the matrix multiplication: it works on each block while it is in the cache.
 
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, assert};
 use crate::kernels::Real;
 use crate::kernels::gemm::{Epilogue, gemm_with_epilogue};
 use crate::kernels::rows::{splat, write_rows};
@@ -51,10 +51,9 @@ impl<T: Real> Tensor<T> {
         residual: &Tensor<T>,
     ) -> Tensor<T> {
         let shape = linear_shape(self, weight, bias).or_panic();
-        require(*residual.shape() == shape, "linear_add", ErrorKind::Mismatch, || {
+        assert(*residual.shape() == shape, "linear_add", ErrorKind::Mismatch, || {
             format!("a residual {:?} to a result {shape:?}", residual.shape())
-        })
-        .or_panic();
+        });
         self.linear_with(weight, bias, Some(residual), shape)
     }
 
@@ -148,10 +147,9 @@ impl<T: Real> Tensor<T> {
     pub fn matmul_times(&self, other: &Tensor<T>, factor: &Tensor<T>) -> Tensor<T> {
         let shape = matmul_shape(self.shape(), other.shape()).or_panic();
         let fits = other.rank() == 2 && *factor.shape() == shape;
-        require(fits, "matmul_times", ErrorKind::Mismatch, || {
+        assert(fits, "matmul_times", ErrorKind::Mismatch, || {
             format!("{:?} · {:?} times {:?}", self.shape(), other.shape(), factor.shape())
-        })
-        .or_panic();
+        });
         let factor = factor.contiguous();
         let times = MultiplyBy {
             factor: factor.as_slice(),

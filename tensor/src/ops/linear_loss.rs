@@ -8,7 +8,7 @@
 
 use crate::cost::Cost;
 use crate::element::Integer;
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, assert};
 use crate::kernels::gemm::{Products, gemm};
 use crate::kernels::rows::{splat, update_row};
 use crate::kernels::{Real, level_of};
@@ -122,12 +122,11 @@ impl<T: Real> Tensor<T> {
     ) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
         let classes = check(self, weight, targets, options);
         let reduced = options.reduction != Reduction::None;
-        require(reduced, "linear_cross_entropy", ErrorKind::Value, || {
+        assert(reduced, "linear_cross_entropy", ErrorKind::Value, || {
             "gradients that are computed with the loss are those of one number, not of the loss of \
              each row (Reduction::None)"
                 .into()
-        })
-        .or_panic();
+        });
         let (loss, gradients) = linear_loss(self, weight, &classes, options, true);
         let (dx, dw) = gradients.expect("requested");
         (loss, dx, dw)
@@ -146,19 +145,17 @@ fn check<T: Real, I: Integer>(
     options: CrossEntropy,
 ) -> Classes {
     let fits = x.rank() > 0 && weight.rank() == 2 && x.size(-1) == weight.size(1);
-    require(fits, "linear_cross_entropy", ErrorKind::Mismatch, || {
+    assert(fits, "linear_cross_entropy", ErrorKind::Mismatch, || {
         let width = x.shape().last().unwrap_or(&0);
         let (x, weight) = (x.shape(), weight.shape());
         format!("inputs {x:?} need a weight [classes, {width}], got {weight:?}")
-    })
-    .or_panic();
-    require(options.axis == -1, "linear_cross_entropy", ErrorKind::Axis, || {
+    });
+    assert(options.axis == -1, "linear_cross_entropy", ErrorKind::Axis, || {
         format!(
             "the classes are the last axis of x · Wᵀ, but CrossEntropy::axis is {}",
             options.axis
         )
-    })
-    .or_panic();
+    });
     let logits_shape = [&x.shape()[..x.rank() - 1], &[weight.size(0)]].concat();
     options.check::<T, I>(&Shape::from(logits_shape), targets, None)
 }

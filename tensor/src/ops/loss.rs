@@ -2,7 +2,7 @@
 
 use crate::cost::Cost;
 use crate::element::Integer;
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, assert, require};
 use crate::kernels::rows::{RowKernel, apply_row_kernel, map_row, splat, update_row};
 use crate::kernels::{Real, level_of};
 use crate::observe::{self, KernelCall};
@@ -421,10 +421,9 @@ impl<T: Real> Tensor<T> {
         let classes = options.check(self.shape(), targets, sums.weights.as_ref());
         let (rows, summed) = (targets.numel(), sums.max.numel());
         let of_rows = g.numel() == 1 || g.shape() == targets.shape();
-        require(rows == summed && of_rows, "cross_entropy_vjp", ErrorKind::Mismatch, || {
+        assert(rows == summed && of_rows, "cross_entropy_vjp", ErrorKind::Mismatch, || {
             format!("{rows} rows, but sums of {summed} and a gradient {:?}", g.shape())
-        })
-        .or_panic();
+        });
         let divisor = T::from_f64(classes.divisor);
         let scales: Vec<T> = g.to_vec().into_iter().map(|g| g / divisor).collect();
         let weights = sums.weights.as_ref().map(|w| w.as_slice());

@@ -3,7 +3,7 @@
 
 use crate::cost::Cost;
 use crate::element::Element;
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, OrPanic, assert};
 use crate::kernels::elementwise::{common_shape, map_with, zip_with, zip3_with};
 use crate::observe;
 use crate::par;
@@ -195,10 +195,9 @@ fn triangle<T: Element>(
     cut: impl Fn(isize) -> isize + Send + Sync,
     keep_before: bool,
 ) -> Tensor<T> {
-    require(x.rank() >= 2, op, ErrorKind::Rank, || {
+    assert(x.rank() >= 2, op, ErrorKind::Rank, || {
         format!("{:?} has rank {}, needs at least 2", x.shape(), x.rank())
-    })
-    .or_panic();
+    });
     let (rows, cols) = (x.size(-2), x.size(-1));
     let call = observe::begin();
     let x = x.contiguous();

@@ -1,6 +1,6 @@
 //! Matrix multiplication with broadcast batches.
 
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, assert};
 use crate::kernels::Real;
 use crate::kernels::elementwise::map_with;
 use crate::kernels::gemm::{Products, gemm, gemm_symmetric};
@@ -124,14 +124,13 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn dot(&self, other: &Tensor<T>) -> Tensor<T> {
         let fits = self.rank() == 1 && self.shape() == other.shape();
-        require(fits, "dot", ErrorKind::Mismatch, || {
+        assert(fits, "dot", ErrorKind::Mismatch, || {
             format!(
                 "needs two vectors of equal length, got {:?} and {:?}",
                 self.shape(),
                 other.shape()
             )
-        })
-        .or_panic();
+        });
         self.sum_of_products(other)
     }
 
@@ -145,10 +144,9 @@ impl<T: Real> Tensor<T> {
     #[doc(alias = "ger")]
     #[track_caller]
     pub fn outer(&self, other: &Tensor<T>) -> Tensor<T> {
-        require(self.rank() == 1 && other.rank() == 1, "outer", ErrorKind::Rank, || {
+        assert(self.rank() == 1 && other.rank() == 1, "outer", ErrorKind::Rank, || {
             format!("needs two vectors, got {:?} and {:?}", self.shape(), other.shape())
-        })
-        .or_panic();
+        });
         self.unsqueeze(1).mul(&other.unsqueeze(0))
     }
 }

@@ -3,7 +3,7 @@
 use crate::box_muller::box_muller;
 use crate::cost::Cost;
 use crate::element::{DType, Element, Integer};
-use crate::error::{ErrorKind, OrPanic, Result, require};
+use crate::error::{ErrorKind, OrPanic, Result, assert, require};
 use crate::kernels::Real;
 use crate::observe::{self, KernelCall};
 use crate::par;
@@ -90,10 +90,9 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn uniform(shape: impl IntoShape, lo: f64, hi: f64, rng: &mut Rng) -> Tensor<T> {
         let width = hi - lo;
-        require(width >= 0.0 && width.is_finite(), "uniform", ErrorKind::Value, || {
+        assert(width >= 0.0 && width.is_finite(), "uniform", ErrorKind::Value, || {
             format!("[{lo}, {hi}) must be in order and of finite width")
-        })
-        .or_panic();
+        });
         let (first, end) = (T::from_f64(lo), T::from_f64(hi));
         let number = |bits| {
             // Rounding may give the upper bound, which is excluded.
@@ -272,10 +271,9 @@ impl<I: Integer> Tensor<I> {
     pub fn randint(lo: I, hi: I, shape: impl IntoShape, rng: &mut Rng) -> Tensor<I> {
         let shape = shape.into();
         let count = hi.to_i128() - lo.to_i128();
-        require(count > 0 || shape.numel() == 0, "randint", ErrorKind::Value, || {
+        assert(count > 0 || shape.numel() == 0, "randint", ErrorKind::Value, || {
             format!("the range {lo}..{hi} is empty")
-        })
-        .or_panic();
+        });
         let number = |bits: u64| {
             let offset = (u128::from(bits) * count.unsigned_abs()) >> 64;
             I::from_i128(lo.to_i128() + offset as i128)

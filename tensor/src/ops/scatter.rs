@@ -3,7 +3,7 @@
 
 use crate::cost::Cost;
 use crate::element::{Element, Integer};
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, OrPanic, assert};
 use crate::indexing::Indices;
 use crate::kernels::Real;
 use crate::layout::Layout;
@@ -394,10 +394,9 @@ fn replace<T: Element>(
     layout: &Layout,
     source: &Tensor<T>,
 ) -> Tensor<T> {
-    require(layout.fits(x.numel()) && layout.is_injective(), op, ErrorKind::Layout, || {
+    assert(layout.fits(x.numel()) && layout.is_injective(), op, ErrorKind::Layout, || {
         format!("{layout:?} exceeds {:?}, or has elements with one position", x.shape())
-    })
-    .or_panic();
+    });
     let wide = source.layout().broadcast_to(op, layout.shape()).or_panic();
     let nest = LoopNest::new(layout.shape(), [layout, &wide]);
     let call = observe::begin();

@@ -5,7 +5,7 @@
 
 use crate::cost::Cost;
 use crate::element::Element;
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, OrPanic, assert};
 use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::settings;
@@ -60,10 +60,9 @@ impl<T: Element> Tensor<T> {
     pub fn topk(&self, axis: isize, k: usize, largest: bool) -> (Tensor<T>, Tensor<i64>) {
         let axis = self.shape().axis("topk", axis).or_panic();
         let size = self.shape()[axis];
-        require(k <= size, "topk", ErrorKind::Value, || {
+        assert(k <= size, "topk", ErrorKind::Value, || {
             format!("k = {k} is more than {size}, axis {axis} of {:?}", self.shape())
-        })
-        .or_panic();
+        });
         first_in_order("topk", self, axis, k, largest)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cost::Cost;
 use crate::element::Element;
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, assert};
 use crate::kernels::Real;
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
@@ -56,10 +56,9 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     fn add_through(&mut self, op: &'static str, layout: &Layout, source: &Tensor<T>) {
         let fits = layout.shape() == source.shape() && layout.fits(self.numel());
-        require(fits, op, ErrorKind::Mismatch, || {
+        assert(fits, op, ErrorKind::Mismatch, || {
             format!("{:?} through {layout:?} does not fit {:?}", source.shape(), self.shape())
-        })
-        .or_panic();
+        });
         let nest = LoopNest::new(source.shape(), [layout, source.layout()]);
         let call = observe::begin();
         write_through(&nest, self.make_mut(), source.data(), source.numel(), |y, x| *y += x);

@@ -2,7 +2,7 @@
 
 use crate::cost::Cost;
 use crate::element::{Element, Integer};
-use crate::error::{ErrorKind, OrPanic, require};
+use crate::error::{ErrorKind, assert};
 use crate::formula::{Algebra, Expr, Parameter};
 use crate::kernels::{Case, Number, Real, case, integers};
 use crate::ops::pointwise::{ForEachOp, Pointwise, Saves, pointwise};
@@ -248,10 +248,9 @@ impl<T: Real> Tensor<T> {
     #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(&self, lo: T, hi: T) -> Tensor<T> {
-        require(lo <= hi, "clamp", ErrorKind::Value, || {
+        assert(lo <= hi, "clamp", ErrorKind::Value, || {
             format!("bounds {lo} and {hi} are not in order")
-        })
-        .or_panic();
+        });
         self.map(Clamp { lo, hi })
     }
 }

@@ -7,7 +7,7 @@ use super::spec::{Path, Spec};
 use super::tiled;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 
 /// Scaled dot-product attention from queries `[.., Hq, Lq, Dk]` to keys `[.., Hk, Lk, Dk]` and
 /// values `[.., Hk, Lk, Dv]`, `[.., Hq, Lq, Dv]`. [`Spec`] has the formula.
@@ -109,14 +109,13 @@ pub fn attend_packed<T: Real>(
     spec: &Spec<T>,
 ) -> Var<T> {
     let valid = qkv.rank() == 3 && heads > 0 && qkv.size(2).is_multiple_of(heads + 2 * key_heads);
-    require(valid, "attend", ErrorKind::Rank, || {
+    assert(valid, "attend", ErrorKind::Rank, || {
         format!(
             "{heads} query heads and twice {key_heads} key heads in {:?}, \
          which should be [batch, length, heads · width]",
             qkv.shape()
         )
-    })
-    .or_panic();
+    });
     if !uses_tiled_path(spec) || !spec.rules.is_empty() {
         let [q, k, v] = tiled::unpack(qkv, heads, key_heads);
         return attend(&q, &k, &v, spec);
@@ -142,10 +141,9 @@ pub fn attend_packed<T: Real>(
 fn uses_tiled_path<T: Real>(spec: &Spec<T>) -> bool {
     let why = spec.needs_composed();
     let forced = spec.path == Path::Tiled;
-    require(!forced || why.is_none(), "attend", ErrorKind::Mismatch, || {
+    assert(!forced || why.is_none(), "attend", ErrorKind::Mismatch, || {
         format!("the tiled path cannot: {}", why.unwrap_or(""))
-    })
-    .or_panic();
+    });
     spec.path != Path::Composed && why.is_none()
 }
 
@@ -172,10 +170,9 @@ fn uses_tiled_path<T: Real>(spec: &Spec<T>) -> bool {
 #[track_caller]
 #[inline(never)]
 pub fn attend_all<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Attended<T> {
-    require(spec.path != Path::Tiled, "attend", ErrorKind::Mismatch, || {
+    assert(spec.path != Path::Tiled, "attend", ErrorKind::Mismatch, || {
         "the tiled path cannot: weights are requested".into()
-    })
-    .or_panic();
+    });
     let call = observed(Operands::new(q, k, v, spec), spec);
     let Attended { output, scores, weights, lse } = call.composed_all();
     Attended {

@@ -4,7 +4,7 @@ use super::bias::Buckets;
 use super::rule::{Rule, ScoreOperand};
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, assert};
 use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::attention::{PairPositions, ScoreRule};
 
@@ -66,14 +66,13 @@ impl<T: Real> Rule<T> {
     #[track_caller]
     pub fn buckets(table: Var<T>, buckets: Buckets) -> Rule<T> {
         buckets.check("rule").or_panic();
-        require(table.size(-1) == buckets.count, "rule", ErrorKind::Mismatch, || {
+        assert(table.size(-1) == buckets.count, "rule", ErrorKind::Mismatch, || {
             format!(
                 "a table of {} buckets must be [H, {0}], got {:?}",
                 buckets.count,
                 table.shape()
             )
-        })
-        .or_panic();
+        });
         Rule::new(Added, [ScoreOperand::distance(table, move |away| buckets.of(away))])
     }
 

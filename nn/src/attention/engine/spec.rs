@@ -8,7 +8,7 @@ use crate::dropout::Dropout;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, Result, ShapeError, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, ShapeError, assert, require};
 use retrograd_tensor::kernels::attention::{At, TileMask};
 use retrograd_tensor::random::Key;
 use std::sync::Arc;
@@ -188,10 +188,9 @@ impl<T: Real> Spec<T> {
     #[track_caller]
     pub fn scale(mut self, scale: f64) -> Self {
         let finite = T::from_f64(scale).to_f64().is_finite();
-        require(finite, "attention", ErrorKind::Value, || {
+        assert(finite, "attention", ErrorKind::Value, || {
             format!("a scale must be finite in {}, got {scale}", T::DTYPE)
-        })
-        .or_panic();
+        });
         self.scale = Some(scale);
         self
     }
@@ -210,10 +209,9 @@ impl<T: Real> Spec<T> {
 
     /// Adds to `q·k`, before the scale, scores that a variant computes itself.
     pub(crate) fn add_products(mut self, products: Var<T>) -> Self {
-        require(self.products.is_none(), "attention", ErrorKind::Mismatch, || {
+        assert(self.products.is_none(), "attention", ErrorKind::Mismatch, || {
             "two variants add to the scores".into()
-        })
-        .or_panic();
+        });
         self.products = Some(products);
         self
     }
@@ -226,10 +224,9 @@ impl<T: Real> Spec<T> {
     #[track_caller]
     pub fn softcap(mut self, c: f64) -> Self {
         let as_number = T::from_f64(c);
-        require(as_number > T::ZERO, "attention", ErrorKind::Value, || {
+        assert(as_number > T::ZERO, "attention", ErrorKind::Value, || {
             format!("a softcap must be above 0, got {c}")
-        })
-        .or_panic();
+        });
         self.softcap = Some(c).filter(|_| as_number < T::INFINITY);
         self
     }
@@ -337,10 +334,9 @@ impl<T: Real> Spec<T> {
     #[track_caller]
     pub fn normalizer(mut self, normalizer: Normalizer) -> Self {
         if let Normalizer::Sigmoid { bias: Some(bias) } = normalizer {
-            require(!bias.is_nan(), "attention", ErrorKind::Value, || {
+            assert(!bias.is_nan(), "attention", ErrorKind::Value, || {
                 "the bias of a sigmoid must be a number, got NaN".into()
-            })
-            .or_panic();
+            });
         }
         self.normalizer = normalizer;
         self
@@ -368,10 +364,9 @@ impl<T: Real> Spec<T> {
         if self.dropout.is_none() {
             return self.dropout(p, pass);
         }
-        require(p == 0.0, "attention", ErrorKind::Value, || {
+        assert(p == 0.0, "attention", ErrorKind::Value, || {
             format!("dropout by the spec, and of {p} by the module")
-        })
-        .or_panic();
+        });
         self
     }
 
@@ -408,10 +403,9 @@ impl<T: Real> Spec<T> {
             Part::Sink => (!matches!(self.sink, Sink::None), "a sink"),
             Part::Normalizer => (self.normalizer != Normalizer::Softmax, "a normalizer"),
         };
-        require(!given, module, ErrorKind::Mismatch, || {
+        assert(!given, module, ErrorKind::Mismatch, || {
             format!("{what} in the spec, and another of its own")
-        })
-        .or_panic();
+        });
     }
 
     /// The spec for the next tokens after those in a cache, in evaluation.
@@ -474,11 +468,10 @@ impl<T: Real> Spec<T> {
     pub(crate) fn with_memory(&self, sizes: Sizes, more: usize) -> Spec<T> {
         let lk = sizes.lk;
         let by_index = self.starts.is_none() && !self.has_gap();
-        require(self.rules.is_empty() || by_index, "attend", ErrorKind::Mismatch, || {
+        assert(self.rules.is_empty() || by_index, "attend", ErrorKind::Mismatch, || {
             "memory, with a rule of positions by sequence or of a cache that has dropped keys"
                 .into()
-        })
-        .or_panic();
+        });
         let (mask, biases, offset) = self.resolved(sizes);
         let mask = match mask.is_full() {
             true => mask,

@@ -6,7 +6,7 @@
 
 use super::state::RecurrentState;
 use crate::attention::engine::CachedPositions;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::{Real, Tensor};
 use std::ops::Range;
 
@@ -136,27 +136,24 @@ impl<T: Real> KvCache<T> {
     /// If there are fewer than `n` tokens, or some before them have been dropped, as by a state.
     #[track_caller]
     pub fn truncate(&mut self, n: usize) {
-        require(n <= self.seen, "cache", ErrorKind::Index, || {
+        assert(n <= self.seen, "cache", ErrorKind::Index, || {
             format!("cannot truncate to {n} of {} tokens", self.seen)
-        })
-        .or_panic();
-        require(self.keys.len == self.seen, "cache", ErrorKind::Index, || {
+        });
+        assert(self.keys.len == self.seen, "cache", ErrorKind::Index, || {
             format!(
                 "cannot go back to {n} of {} tokens: only {} are held",
                 self.seen, self.keys.len
             )
-        })
-        .or_panic();
+        });
         (self.keys.len, self.values.len, self.seen) = (n, n, n);
     }
 
     #[track_caller]
     fn check_capacity(&self, new: usize) {
         let Limit::Capacity(n) = self.limit else { return };
-        require(self.seen + new <= n, "cache", ErrorKind::Index, || {
+        assert(self.seen + new <= n, "cache", ErrorKind::Index, || {
             format!("{new} more tokens after {} exceed the capacity of {n}", self.seen)
-        })
-        .or_panic();
+        });
     }
 
     /// The state of a layer without keys, for `new` more tokens.
@@ -178,10 +175,9 @@ impl<T: Real> KvCache<T> {
     #[track_caller]
     pub fn append(&mut self, k: &Tensor<T>, v: &Tensor<T>) -> (Tensor<T>, Tensor<T>) {
         let new = k.size(-2);
-        require(v.size(-2) == new, "cache", ErrorKind::Mismatch, || {
+        assert(v.size(-2) == new, "cache", ErrorKind::Mismatch, || {
             format!("{new} keys and {} values: k {:?}, v {:?}", v.size(-2), k.shape(), v.shape())
-        })
-        .or_panic();
+        });
         self.check_capacity(new);
         // Old rows are dropped here and not after they were read: now no tensor shares the
         // buffer, so that rows are moved in place.
@@ -221,10 +217,9 @@ impl<T: Real> Buffer<T> {
             want[rank - 2] = new.size(-2);
             new.shape()[..] == want[..]
         };
-        require(same, "cache", ErrorKind::Mismatch, || {
+        assert(same, "cache", ErrorKind::Mismatch, || {
             format!("{what} {:?} do not continue {want:?}", new.shape())
-        })
-        .or_panic();
+        });
     }
 
     /// Appends rows, and returns all rows.

@@ -4,7 +4,7 @@
 use crate::attention::engine::{Attended, Spec, attend, attend_all};
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
+use retrograd_tensor::error::{ErrorKind, Result, assert, require};
 
 /// The rule that `heads` divides `width`.
 pub(crate) fn check_heads_divide(op: &'static str, width: usize, heads: usize) -> Result<()> {
@@ -47,15 +47,13 @@ pub(crate) fn join_heads<T: Real>(x: &Var<T>) -> Var<T> {
 
 #[track_caller]
 fn checked<T: Real>(name: &str, x: &Var<T>, heads: usize) -> Var<T> {
-    require((2..=3).contains(&x.rank()), "attention", ErrorKind::Rank, || {
+    assert((2..=3).contains(&x.rank()), "attention", ErrorKind::Rank, || {
         format!("{name} must be [length, width] or [batch, length, width], got {:?}", x.shape())
-    })
-    .or_panic();
+    });
     let width = x.size(-1);
-    require(heads > 0 && width.is_multiple_of(heads), "attention", ErrorKind::Mismatch, || {
+    assert(heads > 0 && width.is_multiple_of(heads), "attention", ErrorKind::Mismatch, || {
         format!("{heads} heads do not divide {name} of width {width}")
-    })
-    .or_panic();
+    });
     split_heads(x, heads)
 }
 

@@ -4,7 +4,7 @@ use crate::init::Init;
 use crate::module::{Call, Module, Visitor, visits};
 use crate::param::Param;
 use retrograd_autograd::Var;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -45,10 +45,9 @@ impl<T: Real> LearnedPositions<T> {
     pub fn forward(&self, x: &Var<T>, start: usize) -> Var<T> {
         let call = Call::start(self);
         let (length, context) = (x.size(-2), self.weight.shape()[0]);
-        require(start + length <= context, "positions", ErrorKind::Index, || {
+        assert(start + length <= context, "positions", ErrorKind::Index, || {
             format!("{start} to {} are beyond the context of {context}", start + length)
-        })
-        .or_panic();
+        });
         call.end(x.add(&self.weight.to_var().narrow(0, start, length)))
     }
 
@@ -61,10 +60,9 @@ impl<T: Real> LearnedPositions<T> {
     pub fn forward_at(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
         let context = self.weight.shape()[0];
         let beyond = positions.to_vec().into_iter().find(|&p| p < 0 || p as usize >= context);
-        require(beyond.is_none(), "positions", ErrorKind::Index, || {
+        assert(beyond.is_none(), "positions", ErrorKind::Index, || {
             format!("{} is beyond the context of {context}", beyond.expect("checked"))
-        })
-        .or_panic();
+        });
         let mut dims = positions.shape().to_vec();
         dims.push(x.size(-1));
         x.add(&self.weight.to_var().index_select(0, &positions.flatten()).reshape(dims))
@@ -96,10 +94,9 @@ impl SinusoidalPositions {
     #[track_caller]
     fn check(&self) {
         let base = self.base;
-        require(base > 0.0 && base.is_finite(), "sinusoidal positions", ErrorKind::Value, || {
+        assert(base > 0.0 && base.is_finite(), "sinusoidal positions", ErrorKind::Value, || {
             format!("a base must be finite and above 0, got {base}")
-        })
-        .or_panic();
+        });
     }
 
     /// The vectors of positions `start..start + length`, `[length, width]`.

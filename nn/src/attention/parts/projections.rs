@@ -11,7 +11,7 @@ use crate::norm::RmsNorm;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, assert};
 use retrograd_tensor::random::Rng;
 
 /// The numbers of heads of a self-attention, and their widths.
@@ -52,10 +52,9 @@ impl HeadSizes {
     #[track_caller]
     pub fn key_heads(self, key_heads: usize) -> Self {
         let valid = key_heads > 0 && self.heads.is_multiple_of(key_heads);
-        require(valid, "attention", ErrorKind::Mismatch, || {
+        assert(valid, "attention", ErrorKind::Mismatch, || {
             format!("{} query heads are not a multiple of {key_heads} key heads", self.heads)
-        })
-        .or_panic();
+        });
         HeadSizes { key_heads, ..self }
     }
 
@@ -152,14 +151,13 @@ impl<T: Real> Projections<T> {
     /// If the rotary width exceeds the width of a head.
     #[track_caller]
     pub fn with_rope(mut self, rope: Rope) -> Self {
-        require(rope.width() <= self.sizes.head_width, "rope", ErrorKind::Mismatch, || {
+        assert(rope.width() <= self.sizes.head_width, "rope", ErrorKind::Mismatch, || {
             format!(
                 "a rotary width of {} in heads of width {}",
                 rope.width(),
                 self.sizes.head_width
             )
-        })
-        .or_panic();
+        });
         self.rope = Some(rope);
         self
     }
@@ -213,10 +211,9 @@ impl<T: Real> Projections<T> {
     /// If there are any, with the reason.
     #[track_caller]
     pub(crate) fn reject_rope(&self, module: &'static str, reason: &str) {
-        require(self.rope.is_none(), module, ErrorKind::Mismatch, || {
+        assert(self.rope.is_none(), module, ErrorKind::Mismatch, || {
             format!("no rotary positions here: {reason}")
-        })
-        .or_panic();
+        });
     }
 
     /// Checks that there is no QK-norm, which the variant `module` does not support.
@@ -225,10 +222,9 @@ impl<T: Real> Projections<T> {
     /// If there is one, with the reason.
     #[track_caller]
     pub(crate) fn reject_qk_norm(&self, module: &'static str, reason: &str) {
-        require(self.qk_norm.is_none(), module, ErrorKind::Mismatch, || {
+        assert(self.qk_norm.is_none(), module, ErrorKind::Mismatch, || {
             format!("no QK-norm of the projections here: {reason}")
-        })
-        .or_panic();
+        });
     }
 
     /// Applies a projection and splits the result into heads: `[.., L, width]` to
@@ -238,13 +234,12 @@ impl<T: Real> Projections<T> {
     /// If `x` does not have 2 or 3 axes, or has another width.
     #[track_caller]
     pub fn project(&self, by: &Linear<T>, heads: usize, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        require((2..=3).contains(&x.rank()), "attention", ErrorKind::Rank, || {
+        assert((2..=3).contains(&x.rank()), "attention", ErrorKind::Rank, || {
             format!(
                 "the input must be [length, width] or [batch, length, width], got {:?}",
                 x.shape()
             )
-        })
-        .or_panic();
+        });
         split_heads(&by.forward(x, pass), heads)
     }
 

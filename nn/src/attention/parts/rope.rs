@@ -17,7 +17,7 @@
 use crate::attention::engine::observe::rotated;
 use retrograd_autograd::observe::saved;
 use retrograd_autograd::{InputGrads, Op, Var};
-use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, assert, require};
 use retrograd_tensor::{Real, Shape, Tensor};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
@@ -286,10 +286,9 @@ impl Rope {
     /// If the width is odd.
     #[track_caller]
     pub fn new(width: usize) -> Self {
-        require(width.is_multiple_of(2), "rope", ErrorKind::Value, || {
+        assert(width.is_multiple_of(2), "rope", ErrorKind::Value, || {
             format!("a rotary width must be even, got {width}")
-        })
-        .or_panic();
+        });
         let (pairing, scaling) = (Pairing::Half, Scaling::None);
         let (tables, computed) = (None, Computed::default());
         Rope { width, pairing, base: 10000.0, scaling, tables, computed }
@@ -314,11 +313,10 @@ impl Rope {
     #[track_caller]
     pub fn from_tables<T: Real>(cos: &Tensor<T>, sin: &Tensor<T>) -> Self {
         let fits = cos.rank() == 2 && cos.shape() == sin.shape();
-        require(fits, "rope", ErrorKind::Mismatch, || {
+        assert(fits, "rope", ErrorKind::Mismatch, || {
             let (cos, sin) = (cos.shape(), sin.shape());
             format!("tables must both be [positions, pairs], got cos {cos:?} and sin {sin:?}")
-        })
-        .or_panic();
+        });
         let values = |x: &Tensor<T>| x.to_vec().into_iter().map(T::to_f64).collect();
         let tables = Tables { cos: values(cos), sin: values(sin), positions: cos.size(0) };
         Rope { tables: Some(Arc::new(tables)), ..Rope::new(2 * cos.size(1)) }
@@ -327,10 +325,9 @@ impl Rope {
     /// The rule that angles which tables give are not computed.
     #[track_caller]
     fn reject_tables(&self, what: &str) {
-        require(self.tables.is_none(), "rope", ErrorKind::Mismatch, || {
+        assert(self.tables.is_none(), "rope", ErrorKind::Mismatch, || {
             format!("{what} of rotary positions that are given by tables")
-        })
-        .or_panic();
+        });
     }
 
     /// Sets the pairing.
@@ -349,10 +346,9 @@ impl Rope {
     /// ```
     #[track_caller]
     pub fn base(self, base: f64) -> Self {
-        require(base > 1.0, "rope", ErrorKind::Value, || {
+        assert(base > 1.0, "rope", ErrorKind::Value, || {
             format!("a base must be above 1, got {base}")
-        })
-        .or_panic();
+        });
         self.reject_tables("a base");
         Rope { base, computed: Computed::default(), ..self }
     }
@@ -453,15 +449,14 @@ impl Rope {
     /// ```
     #[track_caller]
     pub fn rotate_at<T: Real>(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
-        require(self.width <= x.size(-1), "rope", ErrorKind::Mismatch, || {
+        assert(self.width <= x.size(-1), "rope", ErrorKind::Mismatch, || {
             format!(
                 "a rotary width of {} in heads of width {}: {:?}",
                 self.width,
                 x.size(-1),
                 x.shape()
             )
-        })
-        .or_panic();
+        });
         check_positions(x.shape(), positions.shape()).or_panic();
         let mut dims = positions.shape().to_vec();
         dims.push(self.width / 2);
@@ -544,15 +539,13 @@ impl Rope {
     #[track_caller]
     pub fn converted<T: Real>(&self, weight: &Tensor<T>, heads: usize, to: Pairing) -> Tensor<T> {
         let rows = weight.size(0);
-        require(heads > 0 && rows.is_multiple_of(heads), "rope", ErrorKind::Mismatch, || {
+        assert(heads > 0 && rows.is_multiple_of(heads), "rope", ErrorKind::Mismatch, || {
             format!("{heads} heads do not divide {rows} rows")
-        })
-        .or_panic();
+        });
         let head_width = rows / heads;
-        require(self.width <= head_width, "rope", ErrorKind::Mismatch, || {
+        assert(self.width <= head_width, "rope", ErrorKind::Mismatch, || {
             format!("a rotary width of {} in heads of width {head_width}", self.width)
-        })
-        .or_panic();
+        });
         if self.pairing == to {
             return weight.clone();
         }

@@ -4,7 +4,7 @@ use crate::attention::engine::Spec;
 use crate::init::Init;
 use crate::param::Param;
 use retrograd_autograd::{Cx, Fused, InputGrads, Op, Product, Slot, Var};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -32,15 +32,14 @@ pub(crate) fn attend_by_scores<T: Real>(
     spec: &Spec<T>,
 ) -> Var<T> {
     let valid = (2..=3).contains(&scores.rank()) && scores.rank() == values.rank();
-    require(valid, "attention", ErrorKind::Rank, || {
+    assert(valid, "attention", ErrorKind::Rank, || {
         format!(
             "operands must be [length, width] or [batch, length, width]; scores {:?}, \
          values {:?}",
             scores.shape(),
             values.shape()
         )
-    })
-    .or_panic();
+    });
     // The products of queries and keys of width 0 are 0; the scores are added to them.
     let empty = |n: usize| {
         let mut dims = scores.shape().to_vec();
@@ -57,10 +56,9 @@ pub(crate) fn attend_by_scores<T: Real>(
 #[track_caller]
 pub fn additive_scores<T: Real>(q: &Var<T>, k: &Var<T>, w: &Var<T>) -> Var<T> {
     let valid = q.rank() == k.rank() && q.rank() >= 2 && q.size(-1) == k.size(-1);
-    require(valid, "additive attention", ErrorKind::Mismatch, || {
+    assert(valid, "additive attention", ErrorKind::Mismatch, || {
         format!("queries {:?} and keys {:?} have different ranks or widths", q.shape(), k.shape())
-    })
-    .or_panic();
+    });
     let parts: Vec<Tensor<T>> = query_tiles(q.value(), k.value())
         .map(|(first, n)| {
             let t = hidden(&q.value().narrow(-2, first, n), k.value());

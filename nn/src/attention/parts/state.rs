@@ -9,7 +9,7 @@ use crate::norm::RmsNorm;
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::{Recurrence, Var};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, assert};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -194,10 +194,9 @@ pub trait StateRule<T: Real = f32>: Module<T> {
     /// If the shapes do not match.
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        require(x.rank() == 3, "state rule", ErrorKind::Rank, || {
+        assert(x.rank() == 3, "state rule", ErrorKind::Rank, || {
             format!("the input must be [batch, length, width], got {:?}", x.shape())
-        })
-        .or_panic();
+        });
         let call = Call::start(self);
         let (mut state, mut first) = (RecurrentState::default(), None);
         call.end(self.run(x, &mut StateCx::new(pass, &mut state, &mut first)))

@@ -6,7 +6,7 @@ use crate::attention::parts::projections::Projections;
 use crate::module::{Call, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -62,10 +62,9 @@ impl BigBirdLayout {
     /// If the block size is 0.
     #[track_caller]
     pub fn mask(&self, heads: usize, length: usize) -> Mask {
-        require(self.block > 0, "BigBird", ErrorKind::Value, || {
+        assert(self.block > 0, "BigBird", ErrorKind::Value, || {
             "blocks must hold at least 1 token, got 0".into()
-        })
-        .or_panic();
+        });
         Mask::blocks(self.block, &self.blocks(heads, length.div_ceil(self.block)))
     }
 }

@@ -11,7 +11,7 @@ use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 
 /// Differential attention: `o = (softmax(q₁ k₁ᵀ / √d) - λ softmax(q₂ k₂ᵀ / √d)) · v` per head, with
@@ -67,10 +67,9 @@ impl<T: Real> DifferentialAttention<T> {
     #[track_caller]
     pub fn new(sizes: HeadSizes, depth: usize, rope: Option<Rope>, rng: &mut Rng) -> Self {
         let HeadSizes { width, heads, key_heads, head_width } = sizes;
-        require(head_width.is_multiple_of(2), "differential attention", ErrorKind::Value, || {
+        assert(head_width.is_multiple_of(2), "differential attention", ErrorKind::Value, || {
             format!("a head of width {head_width} is odd")
-        })
-        .or_panic();
+        });
         let d = head_width / 2;
         let doubled =
             HeadSizes { width, heads: 2 * heads, key_heads: 2 * key_heads, head_width: d };

@@ -9,7 +9,7 @@ use crate::module::{Call, Layer, visits};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -143,10 +143,9 @@ impl<T: Real> ValueResidualAttention<T> {
         let q = p.rotate(&p.queries(x, pass), past.start());
         let k = p.rotate(&p.keys(x, pass), past.start());
         let v = p.values(x, pass);
-        require(v.shape() == first.shape(), "value residual", ErrorKind::Mismatch, || {
+        assert(v.shape() == first.shape(), "value residual", ErrorKind::Mismatch, || {
             format!("values {:?}, and {:?} of the first layer", v.shape(), first.shape())
-        })
-        .or_panic();
+        });
         let mix = self.mix.to_var();
         let v = v.mul(&mix.narrow(0, 0, 1)) + first.mul(&mix.narrow(0, 1, 1));
         let (k, v) = past.extend(&k, &v);

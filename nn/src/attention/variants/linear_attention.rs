@@ -8,7 +8,7 @@ use crate::attention::parts::projections::Projections;
 use crate::module::{Call, Layer, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::{Real, Tensor};
 
 /// The keys that a query attends to.
@@ -51,14 +51,12 @@ pub fn linear_attention<T: Real>(
 ) -> Var<T> {
     let (lq, lk) = (q.size(-2), k.size(-2));
     let valid = q.rank() >= 2 && q.size(-1) == k.size(-1) && lk == v.size(-2);
-    require(valid, "linear attention", ErrorKind::Mismatch, || {
+    assert(valid, "linear attention", ErrorKind::Mismatch, || {
         format!("shapes do not fit: q {:?}, k {:?}, v {:?}", q.shape(), k.shape(), v.shape())
-    })
-    .or_panic();
-    require(reach == Reach::Full || lq == lk, "linear attention", ErrorKind::Mismatch, || {
+    });
+    assert(reach == Reach::Full || lq == lk, "linear attention", ErrorKind::Mismatch, || {
         format!("causal, with {lq} queries and {lk} keys")
-    })
-    .or_panic();
+    });
     let step = match form {
         LinearForm::Quadratic => {
             let weights = scores(&feature_map(q), &feature_map(k));
@@ -67,10 +65,9 @@ pub fn linear_attention<T: Real>(
         }
         LinearForm::Recurrent => 1,
         LinearForm::Chunked(n) => {
-            require(n > 0, "linear attention", ErrorKind::Value, || {
+            assert(n > 0, "linear attention", ErrorKind::Value, || {
                 "chunks must hold at least 1 token, got 0".into()
-            })
-            .or_panic();
+            });
             n
         }
     };
@@ -209,10 +206,9 @@ impl<T: Real> LinearAttention<T> {
     #[track_caller]
     fn check(&self) {
         let p = self.projections.dropout.p();
-        require(p == 0.0, "LinearAttention", ErrorKind::Value, || {
+        assert(p == 0.0, "LinearAttention", ErrorKind::Value, || {
             format!("a dropout of {p}, and no weights to drop")
-        })
-        .or_panic();
+        });
         self.projections.reject_rope("LinearAttention", "a state has no position");
     }
 
@@ -231,10 +227,9 @@ impl<T: Real> LinearAttention<T> {
     /// If the shapes do not match, it is not causal, or the projections have dropout or positions.
     #[track_caller]
     pub fn step(&self, x: &Var<T>, state: &mut Option<LinearState<T>>, pass: &mut Pass) -> Var<T> {
-        require(self.reach == Reach::Causal, "LinearAttention", ErrorKind::Mismatch, || {
+        assert(self.reach == Reach::Causal, "LinearAttention", ErrorKind::Mismatch, || {
             "steps need causal attention".into()
-        })
-        .or_panic();
+        });
         let [q, k, v] = self.qkv(x, pass);
         let state = state.get_or_insert_with(|| LinearState::new(&k, &v));
         self.projections.project_out(&state.chunk(&q, &k, &v), pass)

@@ -8,7 +8,7 @@ use crate::module::{Call, visits};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::{Real, Tensor};
 
 /// Self-attention in sliding windows, dilated per head, with global tokens `G`.
@@ -52,14 +52,12 @@ impl<T: Real> LongformerAttention<T> {
     #[track_caller]
     pub fn new(projections: Projections<T>, dilation: &[usize], window: usize) -> Self {
         let heads = projections.sizes().heads;
-        require(dilation.len() == heads, "Longformer", ErrorKind::Mismatch, || {
+        assert(dilation.len() == heads, "Longformer", ErrorKind::Mismatch, || {
             format!("{} dilations for {heads} heads", dilation.len())
-        })
-        .or_panic();
-        require(!dilation.contains(&0), "Longformer", ErrorKind::Value, || {
+        });
+        assert(!dilation.contains(&0), "Longformer", ErrorKind::Value, || {
             format!("a dilation of 0 in {dilation:?}")
-        })
-        .or_panic();
+        });
         projections.reject_qk_norm("Longformer", "the global projections have none");
         let fresh = |param: &Param<T>| Param::new(param.value());
         let copy = |of: &Linear<T>| Linear {
@@ -128,10 +126,9 @@ impl<T: Real> LongformerAttention<T> {
         let call = Call::start(self);
         let length = x.size(-2);
         let far = global.iter().find(|&&g| g >= length);
-        require(far.is_none(), "Longformer", ErrorKind::Index, || {
+        assert(far.is_none(), "Longformer", ErrorKind::Index, || {
             format!("global token {} in a sequence of {length}", far.expect("checked"))
-        })
-        .or_panic();
+        });
         let p = &self.projections;
         let spec = p.with_dropout(spec, pass);
         let [q, k, v] = p.qkv(x, &mut Past::none(), pass);

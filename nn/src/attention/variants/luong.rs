@@ -9,7 +9,7 @@ use crate::module::{Call, Layer, Module, Visitor, visits};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -121,10 +121,9 @@ impl<T: Real> LuongScore<T> for LuongLocation<T> {
     #[track_caller]
     fn score(&self, targets: &Var<T>, sources: &Var<T>) -> Var<T> {
         let (longest, ls) = (self.weight.shape()[0], sources.size(-2));
-        require(ls <= longest, "LuongLocation", ErrorKind::Mismatch, || {
+        assert(ls <= longest, "LuongLocation", ErrorKind::Mismatch, || {
             format!("a source of {ls} positions, made for {longest}")
-        })
-        .or_panic();
+        });
         targets.matmul(&self.weight.to_var().narrow(0, 0, ls).t())
     }
 }
@@ -290,10 +289,9 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
         reach: usize,
         rng: &mut Rng,
     ) -> Self {
-        require(reach > 0, "LuongLocalP", ErrorKind::Value, || {
+        assert(reach > 0, "LuongLocalP", ErrorKind::Value, || {
             "a reach of 0 leaves no width to its Gaussian".into()
-        })
-        .or_panic();
+        });
         LuongLocalP {
             attention,
             position: Linear::without_bias(target_width, target_width, rng),
@@ -311,10 +309,9 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
     pub fn positions(&self, targets: &Var<T>, lengths: &[usize], pass: &mut Pass) -> Var<T> {
         let batch = if targets.rank() == 3 { targets.size(0) } else { 1 };
         let valid = lengths.len() == 1 || lengths.len() == batch;
-        require(valid, "LuongLocalP", ErrorKind::Mismatch, || {
+        assert(valid, "LuongLocalP", ErrorKind::Mismatch, || {
             format!("{} lengths for {batch} sequences", lengths.len())
-        })
-        .or_panic();
+        });
         let column = self.v_p.to_var().unsqueeze(-1);
         let share = self.position.forward(targets, pass).tanh().matmul(&column).sigmoid();
         let mut dims = vec![1; targets.rank()];

@@ -11,7 +11,7 @@ use crate::norm::RmsNorm;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 
 /// Sizes of an [`MlaAttention`].
@@ -113,7 +113,7 @@ impl<T: Real> MlaAttention<T> {
     #[track_caller]
     pub fn new(sizes: MlaSizes, rng: &mut Rng) -> Self {
         let MlaSizes { width, heads, query_latent, latent, nope, rope, value } = sizes;
-        require(heads > 0, "mla", ErrorKind::Value, || "at least 1 head, got 0".into()).or_panic();
+        assert(heads > 0, "mla", ErrorKind::Value, || "at least 1 head, got 0".into());
         let query_width = heads * (nope + rope);
         MlaAttention {
             queries: match query_latent {
@@ -142,10 +142,9 @@ impl<T: Real> MlaAttention<T> {
     #[track_caller]
     pub fn with_rope(self, rope: Rope) -> Self {
         let (have, want) = (rope.width(), self.sizes.rope);
-        require(have == want, "mla", ErrorKind::Mismatch, || {
+        assert(have == want, "mla", ErrorKind::Mismatch, || {
             format!("a rotary width of {have} where the sizes say {want}")
-        })
-        .or_panic();
+        });
         MlaAttention {
             rope: rope.without_attention_factor(),
             attention_factor: rope.attention_factor(),
@@ -159,10 +158,9 @@ impl<T: Real> MlaAttention<T> {
     /// If it is negative or not finite.
     #[track_caller]
     pub fn with_eps(mut self, eps: f64) -> Self {
-        require(eps >= 0.0 && eps.is_finite(), "mla", ErrorKind::Value, || {
+        assert(eps >= 0.0 && eps.is_finite(), "mla", ErrorKind::Value, || {
             format!("eps must be finite and at least 0, got {eps}")
-        })
-        .or_panic();
+        });
         self.kv_norm.eps = eps;
         if let Queries::Latent { q_norm, .. } = &mut self.queries {
             q_norm.eps = eps;

@@ -10,7 +10,7 @@ use crate::module::{Call, Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, assert};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -174,16 +174,14 @@ impl<T: Real> MultiHeadAttention<T> {
         let sizes = HeadSizes::new(width, heads).key_heads(key_heads);
         let of = "MultiHeadAttention::grouped";
         let valid = key_width == width && value_width == width;
-        require(valid, of, ErrorKind::Mismatch, || {
+        assert(valid, of, ErrorKind::Mismatch, || {
             format!(
                 "keys of width {key_width} and values of width {value_width} for queries of {width}"
             )
-        })
-        .or_panic();
-        require(!self.config.bias_kv && !self.config.zero_attn, of, ErrorKind::Mismatch, || {
+        });
+        assert(!self.config.bias_kv && !self.config.zero_attn, of, ErrorKind::Mismatch, || {
             "a multi-head with bias_kv or zero_attn cannot be converted".into()
-        })
-        .or_panic();
+        });
         let (weights, biases) = (self.in_weights(), self.in_biases());
         let pooled = |x: &Var<T>, groups: usize| {
             // [H·D, ..] to [groups, H / groups, D, ..], averaged over the second axis.
@@ -269,14 +267,13 @@ impl<T: Real> MultiHeadAttention<T> {
         let widths = [config.width, config.key_width, config.value_width];
         for ((name, x), width) in ["query", "key", "value"].iter().zip(x).zip(widths) {
             let valid = (2..=3).contains(&x.rank()) && x.size(-1) == width;
-            require(valid, "MultiHeadAttention", ErrorKind::Rank, || {
+            assert(valid, "MultiHeadAttention", ErrorKind::Rank, || {
                 format!(
                     "{name} must be [length, {width}] or [batch, length, {width}], \
                  got {:?}",
                     x.shape()
                 )
-            })
-            .or_panic();
+            });
         }
         let (weights, biases) = (self.in_weights(), self.in_biases());
         let mut projected = (0..3).map(|i| {

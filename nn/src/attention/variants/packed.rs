@@ -5,7 +5,7 @@ use crate::attention::parts::projections::Projections;
 use crate::module::{Call, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::{Real, Tensor};
 
 /// Documents of different lengths in one sequence, without padding between them.
@@ -37,10 +37,9 @@ impl Packed {
     #[track_caller]
     pub fn from_cu_seqlens(bounds: &[usize]) -> Self {
         let valid = bounds.first() == Some(&0) && bounds.is_sorted();
-        require(valid, "Packed", ErrorKind::Value, || {
+        assert(valid, "Packed", ErrorKind::Value, || {
             format!("bounds must ascend from 0, got {bounds:?}")
-        })
-        .or_panic();
+        });
         Packed::new(&bounds.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>())
     }
 
@@ -130,10 +129,9 @@ impl<T: Real> PackedAttention<T> {
     ) -> Var<T> {
         let call = Call::start(self);
         let (length, total) = (x.size(-2), packed.total());
-        require(length == total, "PackedAttention", ErrorKind::Mismatch, || {
+        assert(length == total, "PackedAttention", ErrorKind::Mismatch, || {
             format!("{length} tokens for documents of {total}")
-        })
-        .or_panic();
+        });
         let p = &self.projections;
         let positions = p.rope().map(|rope| (rope, packed.positions()));
         let place = |x: Var<T>| match &positions {

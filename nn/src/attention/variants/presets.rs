@@ -8,7 +8,7 @@ use crate::module::{Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::{Real, Tensor};
 
 /// Declares presets. A row has the documentation, the fields beside the projections, the names of
@@ -199,10 +199,9 @@ impl<T: Real> SoftcapAttention<T> {
     /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, cap: f64) -> Self {
-        require(cap > 0.0, "attention", ErrorKind::Value, || {
+        assert(cap > 0.0, "attention", ErrorKind::Value, || {
             format!("a softcap must be above 0, got {cap}")
-        })
-        .or_panic();
+        });
         SoftcapAttention { projections, cap }
     }
 }

@@ -9,7 +9,7 @@ use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_autograd::ops::norm::over_root;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::{Real, Tensor};
 
 /// `softmax(g · q̂ · k̂ᵀ) · v` with `q̂ = q / ‖q‖` and `k̂ = k / ‖k‖`: scores are cosines times a
@@ -48,10 +48,9 @@ impl<T: Real> QkL2Attention<T> {
     /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, length: usize) -> Self {
-        require(length >= 2, "qk-norm", ErrorKind::Value, || {
+        assert(length >= 2, "qk-norm", ErrorKind::Value, || {
             format!("a usual length of at least 2, got {length}")
-        })
-        .or_panic();
+        });
         projections.reject_qk_norm("qk-norm", "the variant has its own");
         let g = ((length * (length - 1)) as f64).log2();
         QkL2Attention { projections, g: Param::new(Tensor::full([1], T::from_f64(g))) }

@@ -8,7 +8,7 @@ use crate::module::{Call, Layer, visits};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 
 /// `P' = P ∘ M`, then `P' / Σ P'` along the last axis, with `M` 1 where the mask keeps a pair and
@@ -34,10 +34,9 @@ use retrograd_tensor::random::Rng;
 #[track_caller]
 pub fn renormalize<T: Real>(weights: &Var<T>, mask: &Mask) -> Var<T> {
     let rank = weights.rank();
-    require((2..=4).contains(&rank), "renormalize", ErrorKind::Rank, || {
+    assert((2..=4).contains(&rank), "renormalize", ErrorKind::Rank, || {
         format!("2 to 4 axes, got {:?}", weights.shape())
-    })
-    .or_panic();
+    });
     let mut sizes = [1; 4];
     sizes[4 - rank..].copy_from_slice(weights.shape());
     let keep = mask.tensor(sizes, Align::BottomRight).broadcast_to(sizes).reshape(weights.shape());
@@ -97,10 +96,9 @@ impl<T: Real> RenormalizedSelfAttention<T> {
         mask: &Mask,
         pass: &mut Pass,
     ) -> (Var<T>, Var<T>) {
-        require((2..=3).contains(&x.rank()), "attention", ErrorKind::Rank, || {
+        assert((2..=3).contains(&x.rank()), "attention", ErrorKind::Rank, || {
             format!("x must be [length, width] or [batch, length, width], got {:?}", x.shape())
-        })
-        .or_panic();
+        });
         let CrossAttention { query, key, value, dropout } = &self.attention;
         let q = split_heads(&query.forward(x, pass), 1);
         let k = split_heads(&key.forward(x, pass), 1);

@@ -10,7 +10,7 @@ use crate::module::{Layer, Module, Visitor, visits};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -130,10 +130,9 @@ fn extend_with<T: Real>(
     values: &Var<T>,
 ) -> (Var<T>, Var<T>, Var<T>) {
     let has_gap = past.positions().is_some_and(|cached| cached.first * cached.dropped > 0);
-    require(!has_gap, "attention", ErrorKind::Mismatch, || {
+    assert(!has_gap, "attention", ErrorKind::Mismatch, || {
         "values of all tokens are needed, and the cache has dropped some in the middle".into()
-    })
-    .or_panic();
+    });
     let (rank, length, width) = (k.rank(), k.size(-2), k.size(-1));
     let (key_heads, heads) = (k.size(-3), values.size(-2));
     let batch = &k.shape()[..rank - 3];
@@ -277,8 +276,7 @@ impl<T: Real> ContextualPositions<T> {
     /// If `n` is 0.
     #[track_caller]
     pub fn new(sizes: HeadSizes, n: usize) -> Self {
-        require(n > 0, "ContextualPositions", ErrorKind::Value, || "no positions".into())
-            .or_panic();
+        assert(n > 0, "ContextualPositions", ErrorKind::Value, || "no positions".into());
         ContextualPositions { pos_emb: Param::new(Tensor::zeros([1, sizes.head_width, n])) }
     }
 }

@@ -1,7 +1,7 @@
 //! Sparse Transformer: two sparse patterns that cover all earlier positions in two steps.
 
 use crate::attention::engine::Mask;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 
 /// The keys of the two kinds of heads, all with `j <= p`.
 ///
@@ -84,14 +84,12 @@ impl SparsePattern {
             SparsePattern::Strided { stride } => (stride, 0),
             SparsePattern::Fixed { stride, summary } => (stride, summary),
         };
-        require(stride > 0, "sparse attention", ErrorKind::Value, || {
+        assert(stride > 0, "sparse attention", ErrorKind::Value, || {
             "a stride must be at least 1, got 0".into()
-        })
-        .or_panic();
-        require(summary <= stride, "sparse attention", ErrorKind::Value, || {
+        });
+        assert(summary <= stride, "sparse attention", ErrorKind::Value, || {
             format!("a summary of {summary} in blocks of {stride}")
-        })
-        .or_panic();
+        });
     }
 }
 

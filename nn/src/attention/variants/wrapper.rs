@@ -7,7 +7,7 @@ use crate::module::{Call, Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 
 /// The axis along which the outputs of heads are concatenated.
@@ -74,10 +74,9 @@ impl<T: Real> MultiHeadWrapper<T> {
     /// If there are none.
     #[track_caller]
     pub fn from_heads(heads: Vec<SelfAttention<T>>) -> Self {
-        require(!heads.is_empty(), "attention", ErrorKind::Value, || {
+        assert(!heads.is_empty(), "attention", ErrorKind::Value, || {
             "needs at least 1 head, got 0".into()
-        })
-        .or_panic();
+        });
         MultiHeadWrapper { heads, concat: Concat::Features, out_proj: None }
     }
 

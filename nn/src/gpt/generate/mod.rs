@@ -7,7 +7,7 @@ pub use sampler::Sampler;
 pub use until::{Until, until};
 
 use super::{Gpt, GptCache};
-use retrograd_tensor::error::{ErrorKind, OrPanic, ShapeError, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, ShapeError, assert};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -103,7 +103,7 @@ impl<T: Real> Gpt<T> {
     pub fn log_probs(&self, tokens: &Tensor<i64>) -> Tensor<T> {
         self.check_tokens(tokens, 0);
         let n = tokens.size(-1);
-        require(n > 0, "log_probs", ErrorKind::Mismatch, || "there is no token".into()).or_panic();
+        assert(n > 0, "log_probs", ErrorKind::Mismatch, || "there is no token".into());
         let inputs = tokens.narrow(-1, 0, n - 1);
         let logits =
             retrograd_autograd::no_grad(|| self.forward(&inputs, &mut crate::Pass::eval()));
@@ -171,10 +171,9 @@ impl<'a, T: Real> Sequences<'a, T> {
         let context = model.config().context;
         let mut rows = Vec::with_capacity(prompts.len());
         for &prompt in prompts {
-            require(!prompt.is_empty(), "generate", ErrorKind::Value, || {
+            assert(!prompt.is_empty(), "generate", ErrorKind::Value, || {
                 "the prompt is empty".into()
-            })
-            .or_panic();
+            });
             let tokens = &prompt[prompt.len().saturating_sub(context)..];
             model.check_tokens(&Tensor::from_vec(tokens.to_vec(), [tokens.len()]), 0);
             rows.push(tokens.to_vec());

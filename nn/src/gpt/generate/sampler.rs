@@ -1,6 +1,6 @@
 //! Sampling of a token from logits.
 
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, assert};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -98,19 +98,17 @@ impl Sampler {
     #[track_caller]
     pub fn distribution<T: Real>(&self, logits: &Tensor<T>, earlier: &[i64]) -> Vec<(i64, f64)> {
         self.check();
-        require(logits.rank() == 1, "sampler", ErrorKind::Rank, || {
+        assert(logits.rank() == 1, "sampler", ErrorKind::Rank, || {
             format!("needs the logits of one token [vocab], got {:?}", logits.shape())
-        })
-        .or_panic();
+        });
         let mut logits: Vec<f64> = logits.to_vec().into_iter().map(T::to_f64).collect();
         self.penalize(&mut logits, earlier);
         let nan = logits.iter().copied().find(|x| x.is_nan());
         let top = logits.iter().copied().reduce(f64::max).unwrap_or(f64::NAN);
         let top = nan.unwrap_or(top);
-        require(top.is_finite(), "sampler", ErrorKind::Mismatch, || {
+        assert(top.is_finite(), "sampler", ErrorKind::Mismatch, || {
             format!("no token can be drawn, the largest logit is {top}")
-        })
-        .or_panic();
+        });
         let mut tokens: Vec<(i64, f64)> = (0..).zip(logits).collect();
         // The sort is stable: of equal logits, the first one is the likeliest.
         let k = if self.temperature == 0.0 { 1 } else { self.top_k.unwrap_or(usize::MAX) };
@@ -166,10 +164,9 @@ impl Sampler {
         let mut occurred = vec![false; logits.len()];
         for &token in earlier {
             let index = usize::try_from(token).ok().filter(|&i| i < logits.len());
-            require(index.is_some(), "sampler", ErrorKind::Index, || {
+            assert(index.is_some(), "sampler", ErrorKind::Index, || {
                 format!("token {token} is outside 0..{}", logits.len())
-            })
-            .or_panic();
+            });
             occurred[index.expect("checked")] = true;
         }
         for (x, _) in logits.iter_mut().zip(&occurred).filter(|(_, occurred)| **occurred) {
@@ -194,7 +191,7 @@ impl Sampler {
             (fraction(top_p), format!("top_p must be in (0, 1], got {}", top_p.unwrap_or(0.0))),
             (fraction(min_p), format!("min_p must be in (0, 1], got {}", min_p.unwrap_or(0.0))),
         ] {
-            require(valid, "sampler", ErrorKind::Value, || message).or_panic();
+            assert(valid, "sampler", ErrorKind::Value, || message);
         }
     }
 }

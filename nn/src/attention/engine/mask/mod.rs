@@ -13,7 +13,7 @@ pub(crate) use resolved::{CachedPositions, Sizes};
 
 use kind::Kind;
 use retrograd_tensor::Tensor;
-use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, assert, require};
 use retrograd_tensor::kernels::attention::{At, Class, TileMask};
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Not, Range};
@@ -71,10 +71,9 @@ impl Mask {
     /// If `step` is 0.
     #[track_caller]
     pub fn dilated(step: usize) -> Mask {
-        require(step > 0, "mask", ErrorKind::Value, || {
+        assert(step > 0, "mask", ErrorKind::Value, || {
             "a dilation must be at least 1, got 0".into()
-        })
-        .or_panic();
+        });
         Mask(Kind::Dilated(step))
     }
 
@@ -118,10 +117,9 @@ impl Mask {
     /// ```
     #[track_caller]
     pub fn last_of_each(count: usize, period: usize) -> Mask {
-        require(period > 0 && count <= period, "mask", ErrorKind::Value, || {
+        assert(period > 0 && count <= period, "mask", ErrorKind::Value, || {
             format!("the last {count} keys of every block of {period}")
-        })
-        .or_panic();
+        });
         Mask(Kind::LastOfEach { count, period })
     }
 
@@ -175,10 +173,9 @@ impl Mask {
     /// ```
     #[track_caller]
     pub fn documents(ids: &Tensor<i64>) -> Mask {
-        require(ids.rank() == 2, "mask", ErrorKind::Rank, || {
+        assert(ids.rank() == 2, "mask", ErrorKind::Rank, || {
             format!("document ids must be [batch, length], got {:?}", ids.shape())
-        })
-        .or_panic();
+        });
         Mask(Kind::Documents(ids.contiguous()))
     }
 
@@ -194,10 +191,9 @@ impl Mask {
     /// ```
     #[track_caller]
     pub fn chunks(n: usize) -> Mask {
-        require(n > 0, "mask", ErrorKind::Value, || {
+        assert(n > 0, "mask", ErrorKind::Value, || {
             "chunks must hold at least 1 position, got 0".into()
-        })
-        .or_panic();
+        });
         Mask(Kind::Chunks(n))
     }
 
@@ -216,14 +212,12 @@ impl Mask {
     /// ```
     #[track_caller]
     pub fn blocks(size: usize, layout: &Tensor<bool>) -> Mask {
-        require(size > 0, "mask", ErrorKind::Value, || {
+        assert(size > 0, "mask", ErrorKind::Value, || {
             "blocks must hold at least 1 position, got 0".into()
-        })
-        .or_panic();
-        require((2..=3).contains(&layout.rank()), "mask", ErrorKind::Rank, || {
+        });
+        assert((2..=3).contains(&layout.rank()), "mask", ErrorKind::Rank, || {
             format!("a layout must be [nq, nk] or [H, nq, nk], got {:?}", layout.shape())
-        })
-        .or_panic();
+        });
         let layout = if layout.rank() == 2 { layout.unsqueeze(0) } else { layout.clone() };
         Mask(Kind::Blocks { size, layout: layout.contiguous() })
     }
@@ -288,10 +282,9 @@ impl Mask {
     /// If it is not a matrix.
     #[track_caller]
     pub fn keep_pairs(keep: &Tensor<bool>) -> Mask {
-        require(keep.rank() == 2, "mask", ErrorKind::Rank, || {
+        assert(keep.rank() == 2, "mask", ErrorKind::Rank, || {
             format!("a mask of pairs must be [queries, keys], got {:?}", keep.shape())
-        })
-        .or_panic();
+        });
         Mask::keep(&keep.unsqueeze(0).unsqueeze(0))
     }
 
@@ -322,10 +315,9 @@ impl Mask {
     /// ```
     #[track_caller]
     pub fn keep_keys(keep: &Tensor<bool>) -> Mask {
-        require(keep.rank() == 2, "mask", ErrorKind::Rank, || {
+        assert(keep.rank() == 2, "mask", ErrorKind::Rank, || {
             format!("a mask of keys must be [batch, keys], got {:?}", keep.shape())
-        })
-        .or_panic();
+        });
         Mask::keep(&keep.unsqueeze(1).unsqueeze(1))
     }
 
