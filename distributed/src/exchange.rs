@@ -172,14 +172,9 @@ impl<'a, T: Real> Exchange<'a, T> {
         mut passes: Option<&mut Passes<'_>>,
     ) -> Self {
         let mine = self.nodes_of(self.comm.rank());
-        let cells = |n| (0..n).map(|_| OnceCell::new()).collect();
         let sent = Sent {
-            sums: self.plan.params.iter().map(|_| cells(mine.len())).collect(),
-            packed: self
-                .buckets
-                .iter()
-                .map(|_| (0..self.comm.size()).map(|_| OnceCell::new()).collect())
-                .collect(),
+            sums: vec![vec![OnceCell::new(); mine.len()]; self.plan.params.len()],
+            packed: vec![vec![OnceCell::new(); self.comm.size()]; self.buckets.len()],
         };
         let mut buffer = std::mem::take(&mut self.buffers.receive);
         let mut rest = Some(received(&mut buffer, self.receive_len()));

@@ -185,38 +185,32 @@ impl<T: Real> Collectives<T> for Local {
         &self,
         send: &[T],
         send_counts: &[usize],
-        receive: &mut [T],
+        mut receive: &mut [T],
         receive_counts: &[usize],
     ) {
         self.enter("all_to_all");
-        let mut rest = receive;
         self.exchange((send.to_vec(), send_counts.to_vec()), |rank, (send, counts)| {
             assert_eq!(counts[self.rank], receive_counts[rank], "counts of two ranks must match");
             let begin: usize = counts[..self.rank].iter().sum();
-            let (here, after) = std::mem::take(&mut rest).split_at_mut(receive_counts[rank]);
+            let here = receive.split_off_mut(..receive_counts[rank]).expect("room for all ranks");
             here.copy_from_slice(&send[begin..begin + counts[self.rank]]);
-            rest = after;
         });
     }
 
-    fn all_gather(&self, send: &[T], receive: &mut [T], counts: &[usize]) {
+    fn all_gather(&self, send: &[T], mut receive: &mut [T], counts: &[usize]) {
         self.enter("all_gather");
-        let mut rest = receive;
         self.exchange(send.to_vec(), |rank, send| {
-            let (here, after) = std::mem::take(&mut rest).split_at_mut(counts[rank]);
+            let here = receive.split_off_mut(..counts[rank]).expect("room for all ranks");
             here.copy_from_slice(send);
-            rest = after;
         });
     }
 
-    fn gather(&self, send: &[T], receive: &mut [T], counts: &[usize]) {
+    fn gather(&self, send: &[T], mut receive: &mut [T], counts: &[usize]) {
         self.enter("gather");
-        let mut rest = receive;
         self.exchange(send.to_vec(), |rank, send| {
             if self.rank == 0 {
-                let (here, after) = std::mem::take(&mut rest).split_at_mut(counts[rank]);
+                let here = receive.split_off_mut(..counts[rank]).expect("room for all ranks");
                 here.copy_from_slice(send);
-                rest = after;
             }
         });
     }
