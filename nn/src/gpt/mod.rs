@@ -403,13 +403,15 @@ impl<T: Real> Gpt<T> {
         }
     }
 
+    /// Checks that there is a sequence of tokens, and that it ends within the context.
     #[track_caller]
-    fn check_length(&self, length: usize) {
-        assert(length <= self.config.context, "gpt", ErrorKind::Index, || {
-            format!(
-                "a sequence of {length} tokens is longer than the context of {}",
-                self.config.context
-            )
+    fn check_length<I: Integer>(&self, tokens: &Tensor<I>, start: usize) {
+        assert(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
+            "needs a sequence of tokens, got rank 0".into()
+        });
+        let (length, context) = (start + tokens.size(-1), self.config.context);
+        assert(length <= context, "gpt", ErrorKind::Index, || {
+            format!("a sequence of {length} tokens is longer than the context of {context}")
         });
     }
 
@@ -454,10 +456,7 @@ impl<T: Real> Gpt<T> {
     /// are reported at the caller's line.
     #[track_caller]
     fn check_tokens<I: Integer>(&self, tokens: &Tensor<I>, start: usize) {
-        assert(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
-            "needs a sequence of tokens, got rank 0".into()
-        });
-        self.check_length(start + tokens.size(-1));
+        self.check_length(tokens, start);
         let vocab = self.config.vocab;
         if let Some((at, token)) = find_first(tokens, |token| token.index_in(vocab).is_none()) {
             let detail = format!("token {token} at position {at} is outside 0..{vocab}");
@@ -476,10 +475,7 @@ impl<T: Real> Gpt<T> {
         mut caches: Option<&mut [KvCache<T>]>,
         mut maps: Option<Maps<'_, T>>,
     ) -> Var<T> {
-        assert(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
-            "needs a sequence of tokens, got rank 0".into()
-        });
-        self.check_length(tokens.size(-1));
+        self.check_length(tokens, 0);
         let mut x = self.wte.forward(tokens);
         if let Some(wpe) = &self.wpe {
             let positions =
