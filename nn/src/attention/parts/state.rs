@@ -316,10 +316,11 @@ pub(crate) fn per_head<T: Real>(x: &Var<T>) -> Var<T> {
 pub(crate) fn gated<T: Real>(
     read: &Var<T>,
     norm: &RmsNorm<T>,
-    gate: &Var<T>,
+    terms: &Terms<T>,
     activation: fn(&Var<T>) -> Var<T>,
     pass: &mut Pass,
 ) -> Var<T> {
+    let gate = terms.gate.as_ref().expect("by `terms`");
     let gate = activation(&split_heads(gate, read.size(1)));
     join_heads(&norm.forward(read, pass).mul(&gate))
 }

@@ -206,8 +206,7 @@ impl<T: Real> StateRule<T> for GatedDeltaNet<T> {
 
     #[track_caller]
     fn output(&self, read: &Var<T>, terms: &Terms<T>, pass: &mut Pass) -> Var<T> {
-        let gate = terms.gate.as_ref().expect("by `terms`");
-        let y = gated(read, &self.projections.o_norm, gate, Var::silu, pass);
+        let y = gated(read, &self.projections.o_norm, terms, Var::silu, pass);
         self.projections.o_proj.forward(&y, pass)
     }
 }
@@ -277,8 +276,7 @@ impl<T: Real> StateRule<T> for KimiDeltaAttention<T> {
 
     #[track_caller]
     fn output(&self, read: &Var<T>, terms: &Terms<T>, pass: &mut Pass) -> Var<T> {
-        let gate = terms.gate.as_ref().expect("by `terms`");
-        let y = gated(read, &self.projections.o_norm, gate, Var::sigmoid, pass);
+        let y = gated(read, &self.projections.o_norm, terms, Var::sigmoid, pass);
         self.projections.o_proj.forward(&y, pass)
     }
 }

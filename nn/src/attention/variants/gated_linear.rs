@@ -67,8 +67,7 @@ impl<T: Real> GatedProjections<T> {
 
     #[track_caller]
     fn output(&self, read: &Var<T>, terms: &Terms<T>, pass: &mut Pass) -> Var<T> {
-        let gate = terms.gate.as_ref().expect("by `terms`");
-        let y = gated(read, &self.g_norm_swish_gate, gate, Var::silu, pass);
+        let y = gated(read, &self.g_norm_swish_gate, terms, Var::silu, pass);
         self.o_proj.forward(&y, pass)
     }
 }
