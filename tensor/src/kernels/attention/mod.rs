@@ -52,8 +52,8 @@ pub struct At {
     pub key: usize,
 }
 
-/// The class of a tile under a mask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The class of a tile under a mask. Under two masks it is the smaller (and) or the larger (or) one of theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// No pair attends: the tile is skipped.
     Empty,

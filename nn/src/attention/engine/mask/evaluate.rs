@@ -122,14 +122,9 @@ impl TileMask for Kind {
             Kind::Dilated(step) => of(*step == 1, false),
             Kind::First(n) => below(*n),
             Kind::Lengths(n) => below(entry(n, batch)),
-            Kind::Prefix(n) => match (
-                Kind::Causal.class(batch, head, queries, keys.clone()),
-                below(entry(n, batch)),
-            ) {
-                (Class::Full, _) | (_, Class::Full) => Class::Full,
-                (Class::Empty, Class::Empty) => Class::Empty,
-                _ => Class::Partial,
-            },
+            Kind::Prefix(n) => {
+                Kind::Causal.class(batch, head, queries, keys.clone()).max(below(entry(n, batch)))
+            }
             Kind::Global(set) => {
                 let hit = |&g: &usize| keys.contains(&g) || queries.contains(&reach(g));
                 of(false, !set.iter().any(hit))
@@ -184,24 +179,12 @@ impl TileMask for Kind {
                 mask.class(batch, head, queries.start + by..queries.end + by, keys)
             }
             Kind::And(a, b) => {
-                match (
-                    a.class(batch, head, queries.clone(), keys.clone()),
-                    b.class(batch, head, queries, keys),
-                ) {
-                    (Class::Empty, _) | (_, Class::Empty) => Class::Empty,
-                    (Class::Full, Class::Full) => Class::Full,
-                    _ => Class::Partial,
-                }
+                let a = a.class(batch, head, queries.clone(), keys.clone());
+                a.min(b.class(batch, head, queries, keys))
             }
             Kind::Or(a, b) => {
-                match (
-                    a.class(batch, head, queries.clone(), keys.clone()),
-                    b.class(batch, head, queries, keys),
-                ) {
-                    (Class::Full, _) | (_, Class::Full) => Class::Full,
-                    (Class::Empty, Class::Empty) => Class::Empty,
-                    _ => Class::Partial,
-                }
+                let a = a.class(batch, head, queries.clone(), keys.clone());
+                a.max(b.class(batch, head, queries, keys))
             }
             Kind::Not(a) => match a.class(batch, head, queries, keys) {
                 Class::Empty => Class::Full,
