@@ -247,10 +247,8 @@ impl Browser {
         let path = path.canonicalize().expect("the page exists");
         let url = format!("file://{}#{hash}", path.display());
         self.call("Page.navigate", json!({ "url": url }));
-        self.until(
-            "the page is loaded",
-            "document.readyState === 'complete' && location.protocol === 'file:'",
-        );
+        let is_loaded = "document.readyState === 'complete' && location.protocol === 'file:'";
+        self.until("the page is loaded", is_loaded);
     }
 
     /// Writes a page to a file, and opens it with the part of the address after `#`; returns the file, which is removed
@@ -274,11 +272,8 @@ impl Browser {
         let params =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let result = self.call("Runtime.evaluate", params);
-        assert!(
-            result["exceptionDetails"].is_null(),
-            "{expression}: {}",
-            result["exceptionDetails"]
-        );
+        let thrown = &result["exceptionDetails"];
+        assert!(thrown.is_null(), "{expression}: {thrown}");
         result["result"]["value"].clone()
     }
 
@@ -495,12 +490,8 @@ pub fn check_views(path: &Path, views: &[View]) {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let shade = if view.is_dark { "dark" } else { "light" };
         browser.screenshot(&format!("{stem}-{}-{shade}", view.width));
-        assert!(result.ends_with(" ok"), "{} in {view:?}: {result}", path.display());
-        assert!(
-            browser.console.is_empty(),
-            "{} in {view:?}: {:?}",
-            path.display(),
-            browser.console
-        );
+        let (page, console) = (path.display(), &browser.console);
+        assert!(result.ends_with(" ok"), "{page} in {view:?}: {result}");
+        assert!(console.is_empty(), "{page} in {view:?}: {console:?}");
     }
 }

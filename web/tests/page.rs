@@ -224,38 +224,29 @@ fn a_user_trains_pauses_looks_and_derives() {
     }
     browser.evaluate("document.getElementById('tab-derive').click()");
     let frame = "document.querySelector('#expression iframe')?.contentDocument";
-    browser.until(
-        "a page of an expression",
-        &format!(
-            "{frame}?.getElementById('order') != null || {frame}?.querySelector('.panel') != null"
-        ),
+    let is_shown = format!(
+        "{frame}?.getElementById('order') != null || {frame}?.querySelector('.panel') != null"
     );
+    browser.until("a page of an expression", &is_shown);
     browser.view(VIEWS[0]);
     browser.screenshot("web-expression");
     // What cannot be multiplied says so, and the engine begins again.
     browser.evaluate("document.getElementById('program').value = 'x = randn(2, 3)\\nsum(x @ x)'; document.getElementById('run').click()");
-    browser.until(
-        "a sentence",
-        "/matmul/.test(document.querySelector('#expression .message').textContent)",
-    );
+    let said = "/matmul/.test(document.querySelector('#expression .message').textContent)";
+    browser.until("a sentence", said);
     assert!(browser.console.is_empty(), "{:?}", browser.console);
 }
 
 #[test]
 fn what_is_damaged_is_refused_in_a_sentence() {
     let (Some(page), Some(mut browser)) = (page(), Browser::start()) else { return };
-    let click = |browser: &mut Browser, selector: &str| {
-        let [left, top, width, height] = browser.place(selector);
-        let middle = (left + width / 2.0, top + height / 2.0);
-        browser.drag(middle, middle);
-    };
     let message = "(e => !e.hidden && e.textContent)(document.querySelector('#model .message'))";
     // An address: what is no name or number is not taken, and what is too large is refused when a model is made.
     browser
         .open(&page, "layers=abc&attention=nonsense&%E0%A4%A&heads=99999999&view=other&program=%");
     assert_eq!(browser.evaluate("document.getElementById('set-layers').value"), "2");
     assert_eq!(browser.evaluate("document.getElementById('set-attention').value"), "causal");
-    click(&mut browser, "#train");
+    browser.click("#train");
     browser.until("why", &format!("({message} || '').includes('heads')"));
     // Files that are dropped: one without text, and one of any bytes, which trains.
     browser.open(&page, "");
@@ -264,7 +255,7 @@ fn what_is_damaged_is_refused_in_a_sentence() {
     std::fs::write(&file, "").unwrap();
     browser.drop_file("#text", &file);
     browser.until("the file", "document.getElementById('text').value === ''");
-    click(&mut browser, "#train");
+    browser.click("#train");
     browser.until("why", &format!("!!{message}"));
     let bytes: Vec<u8> =
         (0..4000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -277,13 +268,13 @@ fn what_is_damaged_is_refused_in_a_sentence() {
     browser.call("Input.insertText", json!({ "text": "1" }));
     browser.evaluate(&format!("{layers}.blur()"));
     let trained = "/Step [1-9]/.test(document.getElementById('status').textContent)";
-    click(&mut browser, "#train");
+    browser.click("#train");
     browser.until("it trains", trained);
     let hash = browser.evaluate("location.hash.slice(1)");
     browser.open(&page, hash.as_str().unwrap());
     assert_eq!(browser.evaluate(&format!("{layers}.value")), "1");
     assert!(browser.text("#status").starts_with("No model yet"));
-    click(&mut browser, "#train");
+    browser.click("#train");
     browser.until("it trains again", trained);
     assert!(browser.console.is_empty(), "{:?}", browser.console);
 }
