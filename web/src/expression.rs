@@ -94,11 +94,7 @@ impl Program {
             let node = Parser { chars, line, rng: &mut rng, left: &mut left }.whole()?;
             let names = node.names();
             let known = |name: &str| {
-                leaves
-                    .iter()
-                    .map(|row| &row.0)
-                    .chain(lines.iter().map(|row| &row.0))
-                    .any(|n| n == name)
+                leaves.iter().any(|row| row.0 == name) || lines.iter().any(|row| row.0 == name)
             };
             if let Some(name) = names.iter().find(|name| !known(name)) {
                 return Err(format!(
@@ -285,12 +281,10 @@ impl Parser<'_> {
     }
 
     fn signed(&mut self) -> Result<Node, String> {
-        *self.left = match self.left.checked_sub(1) {
-            Some(left) => left,
-            None => {
-                return self.wrong(&format!("the program has more than {MOST_OPERANDS} operands"));
-            }
+        let Some(left) = self.left.checked_sub(1) else {
+            return self.wrong(&format!("the program has more than {MOST_OPERANDS} operands"));
         };
+        *self.left = left;
         if self.takes('-') {
             return Ok(Node::Binary('-', Box::new(Node::Number(0.0)), Box::new(self.signed()?)));
         }

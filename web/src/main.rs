@@ -48,16 +48,8 @@ mod page {
     pub fn module() -> Result<Vec<u8>, String> {
         let cargo = env::var("CARGO").unwrap_or("cargo".into());
         let mut build = Command::new(cargo);
-        build.args([
-            "build",
-            "--profile",
-            "web",
-            "--target",
-            TARGET,
-            "--package",
-            "retrograd-web",
-            "--lib",
-        ]);
+        build.args(["build", "--package", "retrograd-web", "--lib"]);
+        build.args(["--profile", "web", "--target", TARGET]);
         // Flags of the machine are none of the module.
         build.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
         let usual = concat!(env!("CARGO_MANIFEST_DIR"), "/../target");
