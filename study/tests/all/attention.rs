@@ -143,10 +143,7 @@ fn what_is_not_defined_is_none() {
     head.push(&[0.0; 3], None);
     head.push(&[0.5, 0.25, 0.0], None);
     let p = head.patterns();
-    assert_eq!(
-        (p.previous, p.own, p.same, p.induction, p.distance),
-        (None, None, None, None, None)
-    );
+    assert_eq!([p.previous, p.own, p.same, p.induction, p.distance], [None; 5]);
     assert_eq!((p.first, p.most, p.sum), (Some(0.5), Some(0.5), Some(0.75)));
 }
 
@@ -193,11 +190,8 @@ fn sequences_are_known_by_length_then_by_path() {
         assert_eq!((&layer["name"], &layer["sequences"]), (&json!(path), &json!(sequences)));
         let notes = layer["notes"].to_string();
         assert!(!notes.contains("No sequence"), "{path}: {notes}");
-        assert_eq!(
-            notes.contains("The last 1 keys are not tokens"),
-            has_learned,
-            "{path}: {notes}"
-        );
+        let has_note = notes.contains("The last 1 keys are not tokens");
+        assert_eq!(has_note, has_learned, "{path}: {notes}");
         let head = &layer["heads"][0];
         assert_eq!(bytes(&head["weights"]).len(), size[0] * size[1], "{path}");
         assert_eq!(head["patterns"]["previous"].is_null(), sequences[0] != sequences[1], "{path}");

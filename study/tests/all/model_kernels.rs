@@ -28,20 +28,14 @@ fn tiled_attention_counts_its_tiles() {
     // Tiles of 32 queries and 64 keys, in units of 32 x 32 pairs:
     // partial 1 and 2; full 2 and 2, partial 1 and 2; the others are skipped.
     let pairs = all * 32 * 32 * (1 + 2 + 2 + 2 + 1 + 2);
+    let (batch, heads, queries, keys, width) = (BATCH, HEADS, LENGTH, LENGTH, WIDTH);
     for (name, products) in [("attention", 1 + 1), ("attention_vjp", 3 + 2)] {
         let call = of(name);
         assert_eq!(call.kernel, "tiled");
         let tiles = format!("tiles: {} full, {} partial, {} skipped", 2 * all, 4 * all, 2 * all);
         assert_eq!(call.detail, tiles, "{name}");
         assert_eq!(call.flops, 2 * pairs * products * WIDTH as u64, "{name}");
-        let size = Size::Attention {
-            batch: BATCH,
-            heads: HEADS,
-            queries: LENGTH,
-            keys: LENGTH,
-            width: WIDTH,
-        };
-        assert_eq!(call.size, size);
+        assert_eq!(call.size, Size::Attention { batch, heads, queries, keys, width });
     }
     let forward = of("attention");
     let (elements, queries) = (BATCH * HEADS * LENGTH * WIDTH, BATCH * HEADS * LENGTH);
@@ -55,10 +49,8 @@ fn composed_attention_names_the_reason_and_contains_its_operations() {
     let spec = Spec::new().causal().path(Path::Composed);
     let (_, trace) = trace(|| attend(&q, &k, &v, &spec));
     let outer = trace.calls().iter().find(|call| call.kernel == "composed").unwrap();
-    assert_eq!(
-        (outer.operation, outer.detail.as_str(), outer.depth),
-        ("attention", "requested", 0)
-    );
+    let described = (outer.operation, outer.detail.as_str(), outer.depth);
+    assert_eq!(described, ("attention", "requested", 0));
     let inside = |call: &&KernelCall| call.depth == 1 && call.start >= outer.start;
     let products = trace.calls().iter().filter(inside).filter(|call| call.operation == "matmul");
     assert_eq!(products.count(), 2);

@@ -150,15 +150,12 @@ fn constants_have_a_reason() {
         (&sum * &made.cos()).sum(..)
     });
     let op = |name: &str| recording.operations.iter().position(|op| op.name() == name).unwrap();
-    let reasons: Vec<Constant> = recording
-        .operations
-        .iter()
-        .flat_map(|op| &op.inputs)
-        .filter_map(|input| match input.source {
-            Source::Constant(why) => Some(why),
-            _ => None,
-        })
-        .collect();
+    let inputs = recording.operations.iter().flat_map(|op| &op.inputs);
+    let reasons = inputs.filter_map(|input| match input.source {
+        Source::Constant(why) => Some(why),
+        _ => None,
+    });
+    let reasons: Vec<Constant> = reasons.collect();
     let wanted = [
         Constant::DetachedResult(op("exp")),
         Constant::GradDisabled(op("sin")),
@@ -222,8 +219,7 @@ fn a_graph_of_earlier_operations_is_recorded() {
 fn the_first_value_that_is_not_finite_is_found() {
     let x = Var::leaf(Tensor::from([[0.5f32, -1.0, 2.0]]));
     let line = line!() + 1;
-    let (_, found) = find_nonfinite(|| (x.ln().exp() * 2.0).sum(..).backward());
-    let found = found.unwrap();
+    let found = find_nonfinite(|| (x.ln().exp() * 2.0).sum(..).backward()).1.unwrap();
     assert_eq!((found.operation, found.is_backward), ("ln", false));
     assert_eq!((found.result.nan, found.inputs[0].range), (1, Some((-1.0, 2.0))));
     let at = found.location.unwrap();
@@ -232,14 +228,12 @@ fn the_first_value_that_is_not_finite_is_found() {
 
     // √0 is finite, and its derivative is not; the sum after it has begun nothing.
     let zero = Var::leaf(Tensor::from([0.0f64, 4.0]));
-    let (_, found) = find_nonfinite(|| zero.square().sqrt().sum(..).backward());
-    let found = found.unwrap();
+    let found = find_nonfinite(|| zero.square().sqrt().sum(..).backward()).1.unwrap();
     assert_eq!((found.operation, found.is_backward, found.result.infinite), ("sqrt", true, 1));
 
     // A NaN that was there before; here, in a constant.
     let data = Var::constant(Tensor::from([[1.0f32, f32::NAN, 2.0]]));
-    let (_, found) = find_nonfinite(|| x.mul(&data).exp().sum(..).backward());
-    let found = found.unwrap();
+    let found = find_nonfinite(|| x.mul(&data).exp().sum(..).backward()).1.unwrap();
     assert_eq!((found.operation, found.input, found.result.nan), ("mul", Some(1), 1));
     assert!(found.to_string().starts_with("the first NaN: in input 1 of `mul` at "), "{found}");
 
@@ -277,10 +271,7 @@ fn fused_operations_unfold_into_their_definition() {
         op.definition.clone()
     };
     let softmax = of("softmax").unwrap();
-    assert!(
-        softmax.contains("exp(") && softmax.contains("x0") && softmax.contains(" / "),
-        "{softmax}"
-    );
+    assert!(["exp(", "x0", " / "].iter().all(|part| softmax.contains(part)), "{softmax}");
     let norm = of("rms_norm").unwrap();
     assert!(norm.contains("x0") && norm.ends_with("· x1"), "{norm}");
     assert_eq!(of("square"), None);

@@ -130,11 +130,8 @@ fn the_nearest_line_below_which_the_loss_stays_is_named() {
         assert!(verdicts[2]["text"].as_str().unwrap().starts_with("60 %"));
         verdicts[1]["text"].as_str().unwrap().to_string()
     };
-    let cases = [
-        (
-            &[4.1, 2.9, 3.1, 2.8, 2.1][..],
-            "Better than frequencies of tokens (unigrams) since step 3",
-        ),
+    let cases: [(&[f64], &str); 3] = [
+        (&[4.1, 2.9, 3.1, 2.8, 2.1], "Better than frequencies of tokens (unigrams) since step 3"),
         (&[4.1, 1.9, 1.8], "Better than counts of pairs (bigrams) since step 1"),
         (&[4.1, 4.2], "The held-out loss of 4.200 is not below that of blind guessing, 4.000"),
     ];

@@ -300,18 +300,15 @@ fn a_struct_of_a_user() {
     let sequence = Sequential::new().then(model(false)).then(Activation::Relu);
     let summary = of(&sequence, &[5, 4]);
     assert_eq!(summary.row("0").unwrap().output.unwrap(), [5]);
-    assert_eq!(
-        sequence.named_modules(),
-        [
-            ("", "Sequential"),
-            ("0", "Model"),
-            ("0.level.inner", "Linear"),
-            ("0.plain", "PlainSelfAttention"),
-            ("0.own", "Own"),
-            ("1", "Activation"),
-        ]
-        .map(|(path, kind)| (path.to_string(), kind.to_string()))
-    );
+    let modules = [
+        ("", "Sequential"),
+        ("0", "Model"),
+        ("0.level.inner", "Linear"),
+        ("0.plain", "PlainSelfAttention"),
+        ("0.own", "Own"),
+        ("1", "Activation"),
+    ];
+    assert_eq!(sequence.named_modules(), modules.map(|(path, kind)| (path.into(), kind.into())));
 }
 
 /// One layer, used twice under one name, and a clone, which shares its parameters.

@@ -116,10 +116,8 @@ fn products_report_how_they_are_divided() {
     let (rows, cols) = size.split_once('x').unwrap();
     let [count, rows, cols]: [usize; 3] = [count, rows, cols].map(|n| n.parse().unwrap());
     assert_eq!(count, 512_usize.div_ceil(rows) * 512_usize.div_ceil(cols));
-    assert_eq!(
-        (one(1, [[512, 256], [256, 512]]).detail.as_str(), blocks.size.to_string()),
-        ("", "512x256x512".into())
-    );
+    assert_eq!(blocks.size.to_string(), "512x256x512");
+    assert_eq!(one(1, [[512, 256], [256, 512]]).detail, "");
 
     for (level, _) in own() {
         let split = with_level(level, || one(2, [[65, 16384], [16384, 64]]));
@@ -169,43 +167,24 @@ fn operations_and_bytes_follow_the_formulas() {
     let (m, k, n) = (24, 48, 40);
     let (x, w, bias, r) = (randn([m, k]), randn([n, k]), randn([n]), randn([m, n]));
     let product = 2 * m * k * n;
-    let (operands, out) = (m * k + k * n, m * n);
-    type Case<'a> = (&'a str, Box<dyn Fn() + 'a>, usize, usize, usize);
-    let cases: Vec<Case<'_>> = vec![
-        ("matmul", Box::new(|| drop(x.linear(&w, None))), product, operands, out),
-        ("linear", Box::new(|| drop(x.linear(&w, Some(&bias)))), product + out, operands + n, out),
-        (
-            "linear_add",
-            Box::new(|| drop(x.linear_add(&w, Some(&bias), &r))),
-            product + 2 * out,
-            operands + n + out,
-            out,
-        ),
-        (
-            "relu",
-            Box::new(|| drop(x.linear_activation(&w, None, Relu))),
-            product + out,
-            operands,
-            2 * out,
-        ),
-        (
-            "matmul_times",
-            Box::new(|| drop(x.matmul_times(&w.t(), &r))),
-            product + out,
-            operands + out,
-            out,
-        ),
-        ("sqrt", Box::new(|| drop(r.sqrt())), out, out, out),
-        ("relu_squared", Box::new(|| drop(r.relu_squared())), 2 * out, out, out),
-        ("add", Box::new(|| drop(r.add(&bias))), out, out + n, out),
-        ("sum", Box::new(|| drop(r.sum(-1))), out, out, m),
-        ("sum", Box::new(|| drop(r.sum(0))), out, out, n),
-        ("contiguous", Box::new(|| drop(r.t().contiguous())), 0, out, out),
-        ("cat", Box::new(|| drop(Tensor::cat(&[&r, &r], 0))), 0, 2 * out, 2 * out),
-        ("full", Box::new(|| drop(Tensor::<f32>::zeros([m, n]))), 0, 0, out),
+    let (operands, out, b) = (m * k + k * n, m * n, Some(&bias));
+    let linear_add = only(|| x.linear_add(&w, b, &r));
+    let cases = [
+        ("matmul", only(|| x.linear(&w, None)), product, operands, out),
+        ("linear", only(|| x.linear(&w, b)), product + out, operands + n, out),
+        ("linear_add", linear_add, product + 2 * out, operands + n + out, out),
+        ("relu", only(|| x.linear_activation(&w, None, Relu)), product + out, operands, 2 * out),
+        ("matmul_times", only(|| x.matmul_times(&w.t(), &r)), product + out, operands + out, out),
+        ("sqrt", only(|| r.sqrt()), out, out, out),
+        ("relu_squared", only(|| r.relu_squared()), 2 * out, out, out),
+        ("add", only(|| r.add(&bias)), out, out + n, out),
+        ("sum", only(|| r.sum(-1)), out, out, m),
+        ("sum", only(|| r.sum(0)), out, out, n),
+        ("contiguous", only(|| r.t().contiguous()), 0, out, out),
+        ("cat", only(|| Tensor::cat(&[&r, &r], 0)), 0, 2 * out, 2 * out),
+        ("full", only(|| Tensor::<f32>::zeros([m, n])), 0, 0, out),
     ];
-    for (name, f, flops, read, written) in cases {
-        let call = only(f);
+    for (name, call, flops, read, written) in cases {
         assert_eq!(call.operation, name);
         let expected = (flops as u64, 4 * read as u64, 4 * written as u64);
         assert_eq!((call.flops, call.read, call.written), expected, "{call:?}");
@@ -287,8 +266,8 @@ fn kernels_report_how_they_read_their_operands() {
 fn outer_calls_exclude_the_time_of_inner_ones() {
     let x = randn([400, 500]);
     let all = calls(|| x.t().softmax(-1));
-    let names: Vec<_> = all.iter().map(|call| (call.operation, call.depth)).collect();
-    assert_eq!(names, [("contiguous", 1), ("softmax", 0)]);
+    let named = |call: &KernelCall| (call.operation, call.depth);
+    assert!(all.iter().map(named).eq([("contiguous", 1), ("softmax", 0)]), "{all:?}");
     let (inner, outer) = (&all[0], &all[1]);
     assert_eq!(inner.seconds, inner.elapsed);
     assert!(outer.start <= inner.start);
@@ -304,10 +283,7 @@ fn outer_calls_exclude_the_time_of_inner_ones() {
         assert!(panicked.is_err());
         x.exp()
     });
-    assert_eq!(
-        after.iter().map(|call| (call.operation, call.depth)).collect::<Vec<_>>(),
-        [("exp", 0)]
-    );
+    assert!(after.iter().map(named).eq([("exp", 0)]), "{after:?}");
 }
 
 #[test]
