@@ -3,6 +3,7 @@
 use retrograd_study::attention::*;
 use retrograd_support::browser::{Browser, check_html};
 use retrograd_support::document::around_data;
+use std::cmp::Ordering;
 
 fn sequence(name: &str, labels: &[&str]) -> Sequence {
     Sequence { name: name.into(), labels: labels.iter().map(|l| l.to_string()).collect() }
@@ -40,21 +41,14 @@ fn layer(
 ) -> AttentionLayer {
     let ([lq, lk], width) = (size, 4);
     let keep = |i: usize, j: usize| !causal || j <= i;
-    let tiles = |n: usize, m: usize| {
-        let row = |i: usize| {
-            (0..m).map(move |j| {
-                if !causal || j < i {
-                    '#'
-                } else if i == j {
-                    '+'
-                } else {
-                    '.'
-                }
-            })
-        };
-        (0..n).map(|i| row(i).collect::<String>() + "\n").collect::<String>()
+    let [rows, columns] = size.map(|n| n.div_ceil(64));
+    let tile = |i: usize, j: usize| match i.cmp(&j) {
+        Ordering::Less if causal => '.',
+        Ordering::Equal if causal => '+',
+        _ => '#',
     };
-    let tiles = tiles(lq.div_ceil(64), lk.div_ceil(64));
+    let row = |i| (0..columns).map(|j| tile(i, j)).chain(['\n']).collect::<String>();
+    let tiles: String = (0..rows).map(row).collect();
     let random = |n: usize, seed: usize| -> Vec<f32> {
         (0..n).map(|i| 2.0 * number(7919 * seed + i) as f32).collect()
     };
@@ -204,10 +198,8 @@ fn keys_and_clicks_choose_pairs() {
     browser.evaluate("document.querySelector('#matrix canvas').focus()");
     browser.press("ArrowDown");
     browser.press("ArrowLeft");
-    browser.until(
-        "the next pair",
-        "location.hash.includes('query=4') && location.hash.includes('key=0')",
-    );
+    let next = "location.hash.includes('query=4') && location.hash.includes('key=0')";
+    browser.until("the next pair", next);
     browser.evaluate("document.querySelector('#text .tokens').focus()");
     browser.press("ArrowRight");
     browser.until("the next token", "location.hash.includes('query=5')");
@@ -248,7 +240,6 @@ fn damaged_pages_say_so() {
     ];
     for (html, wanted) in cases {
         browser.show(&html, "");
-        let has = format!("document.body.textContent.includes({wanted:?})");
-        browser.until(wanted, &has);
+        browser.until(wanted, &format!("document.body.textContent.includes({wanted:?})"));
     }
 }

@@ -108,15 +108,11 @@ fn broken_layouts_are_found() {
     ];
     for (style, body, wanted) in cases {
         let result = self_test(&mut browser, style, body);
-        match wanted {
-            Some(wanted) => {
-                assert!(
-                    result.contains(" failed") && result.contains(wanted),
-                    "{body}\n{wanted}: {result}"
-                );
-            }
-            None => assert!(result.ends_with(" ok"), "{body}: {result}"),
-        }
+        let is_said = match wanted {
+            Some(wanted) => result.contains(" failed") && result.contains(wanted),
+            None => result.ends_with(" ok"),
+        };
+        assert!(is_said, "{body}\n{wanted:?}: {result}");
     }
 }
 

@@ -39,25 +39,19 @@ fn run(title: &str, steps: u64, every: u64, layers: Vec<usize>) -> RunPage {
     page.fact("text", "words");
     page.peak(1e11);
     page.event(0, "start", "The program started.");
-    let look = |step: u64| RunLook {
-        step,
-        sample: format!(" upon a time, {step}\n\"<b>Good</b>\" 🦊"),
-        heads: (0..heads).map(|i| head(tokens.len(), i)).collect(),
-        grad_norms: if step == 0 {
-            vec![]
-        } else {
-            (0..12).map(|i| Some(0.1 * f64::from(i))).collect()
-        },
-        updates: if step == 0 {
-            vec![]
-        } else {
-            (0..12)
-                .map(|i| Some(1e-5 * 10f64.powf(f64::from(i) / 3.0)).filter(|_| i != 5))
-                // The learning rate of the last step is 0.
-                .map(|update| update.map(|x| if step < steps { x } else { 0.0 }))
-                .collect()
-        },
-        scales: (0..layers.len()).map(|i| Some(1.0 + i as f64).filter(|_| i != 7)).collect(),
+    let look = |step: u64| {
+        // Before the first step there is no gradient, and the learning rate of the last one is 0.
+        let observed = if step == 0 { 0..0 } else { 0..12 };
+        let rate = if step < steps { 1e-5 } else { 0.0 };
+        let update = |i| Some(rate * 10f64.powf(f64::from(i) / 3.0)).filter(|_| i != 5);
+        RunLook {
+            step,
+            sample: format!(" upon a time, {step}\n\"<b>Good</b>\" 🦊"),
+            heads: (0..heads).map(|i| head(tokens.len(), i)).collect(),
+            grad_norms: observed.clone().map(|i| Some(0.1 * f64::from(i))).collect(),
+            updates: observed.map(update).collect(),
+            scales: (0..layers.len()).map(|i| Some(1.0 + i as f64).filter(|_| i != 7)).collect(),
+        }
     };
     page.evaluation(0, 4.2);
     page.look(look(0));
@@ -106,12 +100,9 @@ fn a_million_steps_fit_into_three_megabytes() {
     assert!((1000..=2000).contains(&peak.len()) && peak.last() == Some(&41_000_000.0), "{peak:?}");
     let looks = data["looks"]["at"].as_array().unwrap();
     assert!((50..=200).contains(&looks.len()), "{} looks", looks.len());
-    assert_eq!(
-        (looks[0]["step"].as_u64(), looks.last().unwrap()["step"].as_u64()),
-        (Some(0), Some(1_000_000))
-    );
-    // They are spread evenly.
     let at: Vec<u64> = looks.iter().map(|look| look["step"].as_u64().unwrap()).collect();
+    assert_eq!((at[0], at.last()), (0, Some(&1_000_000)));
+    // They are spread evenly.
     let gaps: Vec<u64> = at.windows(2).map(|w| w[1] - w[0]).collect();
     assert!(gaps.iter().max().unwrap() <= &(2 * gaps.iter().min().unwrap() + 250), "{gaps:?}");
     // What is left out is said.
@@ -170,11 +161,8 @@ fn short_runs_have_every_step() {
     assert!(data["series"]["loss"].get("low").is_none());
     assert_eq!(numbers(&data["evaluations"]["step"]), [0., 10., 20., 30., 40., 50., 60.]);
     // A twentieth of a second for 3 GFLOP, of 100 GFLOP/s.
-    let (used, seconds) = (
-        numbers(&data["series"]["utilisation"]["mean"]),
-        numbers(&data["series"]["step_seconds"]["mean"]),
-    );
-    for (used, seconds) in used.iter().zip(seconds) {
+    let mean = |name: &str| numbers(&data["series"][name]["mean"]);
+    for (used, seconds) in mean("utilisation").iter().zip(mean("step_seconds")) {
         assert!((used - 3e9 / seconds / 1e11).abs() < 1e-4, "{used} in {seconds} s");
     }
     assert_eq!(data["recipe"]["rows"][0], json!(["lr", "0.02", "0.01"]));
@@ -187,12 +175,8 @@ fn short_runs_have_every_step() {
 #[test]
 fn the_file_is_small_whatever_is_in_it() {
     let long = "<".repeat(100_000);
-    let mut page = RunPage::new(&long).looks_at(
-        vec![long.clone(); 9],
-        &long,
-        vec![long.clone(); 48],
-        vec![100; 100],
-    );
+    let (tokens, parts) = (vec![long.clone(); 9], vec![long.clone(); 48]);
+    let mut page = RunPage::new(&long).looks_at(tokens, &long, parts, vec![100; 100]);
     for i in 0..500 {
         page.event(i, &long, &long);
         page.fact(&format!("{i}"), &long);
@@ -213,9 +197,8 @@ fn pages_of_runs_pass_their_tests() {
     running.status(RunStatus::Running { every: 30.0 });
     let mut stopped =
         run("a/long/path/to/the/folder/of/a/run/with/a/name/that/does/not/end", 40, 5, vec![6; 6]);
-    stopped.status(RunStatus::Interrupted(
-        "Stopped after step 40. To resume: retrograd resume".into(),
-    ));
+    let how = "Stopped after step 40. To resume: retrograd resume";
+    stopped.status(RunStatus::Interrupted(how.into()));
     let mut failed = RunPage::new("failed");
     failed.evaluation(0, 4.0);
     failed.event(3, "diverged", "the loss is NaN");
@@ -224,6 +207,7 @@ fn pages_of_runs_pass_their_tests() {
     for step in 1..=3 {
         odd.step(RunStep { step, loss: f64::NAN, lr: 0.0, grad_norm: f64::INFINITY, seconds: 0.0 });
     }
+    let notes = ["x is left out: it is not a folder.".into()];
     let pages = [
         ("empty", RunPage::new("</script><b>empty").page()),
         ("million", run("a million", 1_000_000, 1000, vec![12; 12]).page()),
@@ -231,15 +215,7 @@ fn pages_of_runs_pass_their_tests() {
         ("stopped", stopped.page()),
         ("failed", failed.page()),
         ("odd", odd.page()),
-        (
-            "compared",
-            compare_runs(
-                "Three",
-                &[running, stopped, failed],
-                &["x is left out: it is not a folder.".into()],
-                None,
-            ),
-        ),
+        ("compared", compare_runs("Three", &[running, stopped, failed], &notes, None)),
     ];
     for (name, page) in pages {
         check_html(name, &page.html());
@@ -268,11 +244,9 @@ fn a_page_loads_itself_again_and_keeps_its_state() {
     later.status(RunStatus::Running { every: 1.0 });
     later.write(path).unwrap();
     browser.evaluate("later = 2000; timers.filter(t => t[1] === 3000).forEach(t => t[0]())");
-    browser.until(
-        "a reload",
-        "window.isOld === undefined && document.readyState === 'complete' && \
-         document.querySelector('.status') !== null",
-    );
+    let is_new = "window.isOld === undefined && document.readyState === 'complete' && \
+                  document.querySelector('.status') !== null";
+    browser.until("a reload", is_new);
     assert!(browser.text(".status").contains("Running: step 90 of 90"));
     assert_eq!(browser.evaluate(look), "3");
     let hash = browser.evaluate("location.hash");
@@ -295,28 +269,27 @@ fn a_drag_enlarges_a_range_and_escape_shows_all() {
     let Some(mut browser) = Browser::start() else { return };
     let path = &browser.show(&run("zoom", 100, 10, vec![2]).page().html(), "");
     browser.until("a chart", "document.querySelector('#loss svg') !== null");
+    let texts = "[...document.querySelectorAll('#loss svg text')].map(t => Number(t.textContent))";
     let ticks = |browser: &mut Browser| {
-        browser.evaluate(
-            "[...document.querySelectorAll('#loss svg text')].map(t => Number(t.textContent)).filter(x => x >= 20)",
-        )
+        numbers(&browser.evaluate(&format!("{texts}.filter(x => x >= 20)")))
     };
-    let all = numbers(&ticks(&mut browser));
+    let all = ticks(&mut browser);
     assert_eq!((all[0], all.last()), (20.0, Some(&100.0)), "{all:?}");
     let [left, top, width, height] = browser.place("#loss svg");
     let at = |part: f64| (left + part * width, top + height / 2.0);
     browser.drag(at(0.5), at(0.75));
     browser.until("a range in the address", "location.hash.includes('zoom=')");
-    let shown = numbers(&ticks(&mut browser));
+    let shown = ticks(&mut browser);
     assert!(shown.len() > 2 && shown.iter().all(|x| (40.0..80.0).contains(x)), "{shown:?}");
     // It is there when the page is opened again, and Escape shows all.
     let hash = browser.evaluate("location.hash.slice(1)").as_str().unwrap().to_string();
     browser.open(path, &hash);
     browser.until("a chart", "document.querySelector('#loss svg') !== null");
-    assert_eq!(numbers(&ticks(&mut browser)), shown);
+    assert_eq!(ticks(&mut browser), shown);
     browser.evaluate("document.querySelector('#loss svg').focus()");
     browser.press("Escape");
     browser.until("no range in the address", "!location.hash.includes('zoom=')");
-    assert_eq!(numbers(&ticks(&mut browser)), all);
+    assert_eq!(ticks(&mut browser), all);
     assert!(browser.console.is_empty(), "{:?}", browser.console);
 }
 
@@ -343,16 +316,14 @@ fn damaged_pages_of_runs_say_so() {
     let html = run("damaged", 20, 10, vec![2]).page().html();
     let (before, data, after) = around_data(&html);
     let with_data = |data: &str| format!("{before}{data}{after}");
+    let without_recipe = data.replacen("\"recipe\":{", "\"recipe\":null,\"other\":{", 1);
     let cases = [
         (with_data(&data[..data.len() / 2]), "damaged or incomplete"),
         (with_data(&data.replacen("\"run\":1", "\"run\":9", 1)), "newer version"),
         (with_data("null"), "not that of a training run"),
         (with_data("{\"compare\":1}"), "not that of training runs"),
         // A part that is missing leaves the others.
-        (
-            with_data(&data.replacen("\"recipe\":{", "\"recipe\":null,\"other\":{", 1)),
-            "This part cannot be shown",
-        ),
+        (with_data(&without_recipe), "This part cannot be shown"),
     ];
     for (html, wanted) in cases {
         browser.show(&html, "");
