@@ -45,11 +45,8 @@ fn a_run_writes_all_documented_files() {
     assert_eq!((&done["done"], &done["steps"]), (&true.into(), &40.into()));
     let (evaluations, steps): (Vec<_>, Vec<_>) =
         lines.iter().partition(|line| line.get("val_loss").is_some());
-    assert!(
-        evaluations
-            .iter()
-            .all(|line| keys(line) == ["bits_per_byte", "step", "val_loss", "weights"])
-    );
+    let fields = ["bits_per_byte", "step", "val_loss", "weights"];
+    assert!(evaluations.iter().all(|line| keys(line) == fields));
     let at: Vec<u64> = evaluations.iter().map(|line| line["step"].as_u64().unwrap()).collect();
     assert_eq!(at, [0, 10, 20, 30, 40]);
     // The curve ends on the windows that it began on, the result is on all of the text.

@@ -72,17 +72,11 @@ fn what_cannot_be_exported_leaves_nothing() {
         assert!(!place.exists("out"));
     }
     train(&place, "run", "--preset modern");
-    place.fails(
-        "export run out --to hf --dtype q8_0",
-        FAILED,
-        &["q8_0 is a type of GGUF and ONNX"],
-    );
+    let said = ["q8_0 is a type of GGUF and ONNX"];
+    place.fails("export run out --to hf --dtype q8_0", FAILED, &said);
     place.fails("export run out --to pt", USAGE, &["hf, gguf, onnx"]);
-    place.fails(
-        "export run out --to gguf --dtype q4",
-        USAGE,
-        &["there is no element type", "q4", "but f32, f16, bf16, q8_0"],
-    );
+    let said = ["there is no element type", "q4", "but f32, f16, bf16, q8_0"];
+    place.fails("export run out --to gguf --dtype q4", USAGE, &said);
     place.fails("export none out --to gguf", FAILED, &["none"]);
     assert!(!place.exists("out"));
     // A card says what the model is.

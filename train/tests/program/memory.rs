@@ -44,11 +44,8 @@ fn a_run_with_less_memory_has_the_same_bits() {
     let place = Place::new();
     let train = format!("{TINY} --steps 3 --dropout 0.1 --layers 4 --context 128 --no-page");
     place.ok(&format!("{train} --out usual"));
-    place.fails(
-        &format!("{train} --out less --memory 1KB"),
-        FAILED,
-        &["a step takes at least", "1 KB"],
-    );
+    let said = ["a step takes at least", "1 KB"];
+    place.fails(&format!("{train} --out less --memory 1KB"), FAILED, &said);
     assert!(!place.exists("less"));
     place.run(&format!("{train} --out less --memory 6MB")).says("3 of 4 blocks are recomputed");
     assert!(place.checkpoint("usual") == place.checkpoint("less"));

@@ -76,9 +76,8 @@ fn a_variable_records_the_first_backward_pass() {
     let place = Place::new();
     place.ok(&three_steps("plain"));
     let run = |value, folder| place.run_with("RETROGRAD_XRAY", value, &three_steps(folder));
-    run("step.html", "recorded")
-        .says("RETROGRAD_XRAY: the first backward pass is in step.html")
-        .ok();
+    let said = "RETROGRAD_XRAY: the first backward pass is in step.html";
+    run("step.html", "recorded").says(said).ok();
     check(&place, "step.html");
     // Modules and parameters have the names that the model gives them.
     let names = ["\"transformer.h.0.attn\"", "\"transformer.h.0.ln_1.weight\"", "\"Gpt\""];

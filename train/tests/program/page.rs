@@ -61,10 +61,8 @@ fn a_run_has_a_page() {
     assert_eq!(page["flops"].as_f64().unwrap(), flops);
 
     let at = page["looks"]["at"].as_array().unwrap();
-    assert_eq!(
-        at.iter().map(|look| look["step"].as_u64().unwrap()).collect::<Vec<_>>(),
-        [0, 10, 20, 30, 40]
-    );
+    let steps_of_looks: Vec<_> = at.iter().map(|look| look["step"].as_u64().unwrap()).collect();
+    assert_eq!(steps_of_looks, [0, 10, 20, 30, 40]);
     let parts = page["looks"]["parts"].as_array().unwrap().len();
     for (i, look) in at.iter().enumerate() {
         assert_eq!(look["weights"].as_array().unwrap().len(), 4);
@@ -153,14 +151,8 @@ fn a_killed_run_leaves_a_page_that_a_resumed_run_continues() {
     let ended = place.run(&format!("{RESUME} --out run"));
     ended.says("looks.jsonl: 1 unreadable lines were left out").ok();
     let (whole, run) = (page(&place, "whole"), page(&place, "run"));
-    for part in [
-        "/series/step",
-        "/series/loss",
-        "/series/grad_norm",
-        "/evaluations/loss",
-        "/looks",
-        "/levels",
-    ] {
+    let parts = "/series/step /series/loss /series/grad_norm /evaluations/loss /looks /levels";
+    for part in parts.split(' ') {
         assert_eq!(run.pointer(part), whole.pointer(part), "{part}");
     }
     assert_eq!(looks(&place, "run", "look"), looks(&place, "whole", "look"));
@@ -231,16 +223,14 @@ fn runs_are_compared() {
     let text = place.read("a/looks.jsonl");
     let text = text.replace("\"recipe\":{", "\"recipe\":{\"moe\":{\"experts\":8},");
     place.write("a/looks.jsonl", text + "{\"dream\":1}\n");
-    let mut ended = place.run("compare a b old empty missing --out both.html");
+    let ended = place.run("compare a b old empty missing --out both.html");
     let notes = [
         "b: 2 damaged lines of log.jsonl",
         "a: 1 unreadable lines of looks.jsonl",
         "empty is left out: its log.jsonl cannot be read",
         "missing is left out: it is not a folder",
     ];
-    for note in notes {
-        ended = ended.says(note);
-    }
+    contains(&ended.err, &notes);
     assert!(ended.ok().contains("both.html"));
     let page = data(place.path("both.html"));
     let shown: Vec<&Value> = page["notes"].as_array().unwrap().iter().collect();
@@ -251,10 +241,8 @@ fn runs_are_compared() {
         let rows = runs[run]["recipe"]["rows"].as_array().unwrap();
         rows.iter().find(|row| row[0] == name).map(|row| row[1].clone())
     };
-    assert_eq!(
-        [value(0, "lr"), value(1, "lr"), value(2, "lr")],
-        ["0.003", "0.01", "0.003"].map(|x| Some(json!(x)))
-    );
+    let rates = ["0.003", "0.01", "0.003"].map(|x| Some(json!(x)));
+    assert_eq!([0, 1, 2].map(|run| value(run, "lr")), rates);
     assert_eq!(value(0, "moe"), Some(json!("experts 8")));
     assert_eq!((value(1, "moe"), value(1, "width")), (None, Some(json!("16"))));
     for (run, steps) in runs.iter().zip([30, 20, 20]) {

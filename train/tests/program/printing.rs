@@ -73,9 +73,8 @@ fn a_full_disk_is_reported_and_the_run_completes() {
 fn an_unknown_instruction_set_is_an_error_at_the_start() {
     for (line, _) in COMMANDS {
         let place = Place::new();
-        place
-            .run_with("RETROGRAD_SIMD", "fast", line)
-            .failed(USAGE, &["error: RETROGRAD_SIMD=fast is not a SIMD level (one of: scalar, "]);
+        let said = ["error: RETROGRAD_SIMD=fast is not a SIMD level (one of: scalar, "];
+        place.run_with("RETROGRAD_SIMD", "fast", line).failed(USAGE, &said);
         assert!(!place.exists("o"));
     }
 }

@@ -177,10 +177,8 @@ fn samples_follow_the_prompt_and_lost_text_has_no_bits_per_byte() {
     assert!(ended.out.contains(said) && ended.err.contains(said), "{ended:?}");
     assert!(place.ok("evaluate --out lossy").contains(said));
     let line = place.done("lossy");
-    assert!(
-        line["bits_per_byte"].is_null()
-            && (number(&line, "lost_share") - 160.0 / 316.0).abs() < 1e-9
-    );
+    assert!(line["bits_per_byte"].is_null());
+    assert!((number(&line, "lost_share") - 160.0 / 316.0).abs() < 1e-9);
     assert!(place.read("lossy/run.html").contains(said));
     // No panic of the library is printed.
     let bad = words(&["[UNK]"]).replace(r#"WhitespaceSplit""#, r#"FixedLength","length":0"#);

@@ -40,9 +40,8 @@ fn equal_recipes_are_not_decided_and_finished_runs_are_not_repeated() {
     let again = place.ok(&format!("versus lr=3e-3 lr=4e-3 {flags} 3 --out other"));
     assert!(again.contains("of 3 pairs"), "{again}");
     let result: Value = serde_json::from_str(&place.read("other/result.json")).unwrap();
-    assert!(
-        result["pairs"][0]["a"]["memory"].is_null() && result["pairs"][2]["a"]["memory"].is_u64()
-    );
+    let memory = |pair: usize| &result["pairs"][pair]["a"]["memory"];
+    assert!(memory(0).is_null() && memory(2).is_u64());
 }
 
 #[test]
