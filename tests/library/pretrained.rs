@@ -297,23 +297,19 @@ fn spellings_of_gpt2_are_the_same_model() {
     assert!(bare.contains_key("h.1.attn.c_attn.weight"));
     same(&bare);
     // With the head, causal masks of any type, and the prefix of a wrapper.
-    for (masks, value) in [
-        (
-            AnyTensor::from(Tensor::<f32>::ones([1, 1, 16, 16]).tril(0)),
-            AnyTensor::from(Tensor::scalar(-1e4f32)),
-        ),
-        (
-            AnyTensor::from(Tensor::full([1, 1, 16, 16], true)),
-            AnyTensor::from(Tensor::scalar(-10000i64)),
-        ),
-    ] {
+    let shape = [1, 1, 16, 16];
+    let masks: [(AnyTensor, AnyTensor); 2] = [
+        (Tensor::<f32>::ones(shape).tril(0).into(), Tensor::scalar(-1e4f32).into()),
+        (Tensor::full(shape, true).into(), Tensor::scalar(-10000i64).into()),
+    ];
+    for (mask, value) in masks {
         for prefix in ["", "_orig_mod.", "module.", "module._orig_mod."] {
             let mut dict = prefixed(prefix);
             let head = dict[&format!("{prefix}transformer.wte.weight")].clone();
             dict.insert(format!("{prefix}lm_head.weight"), head);
             for layer in 0..2 {
                 let attn = format!("{prefix}transformer.h.{layer}.attn");
-                dict.insert(format!("{attn}.bias"), masks.clone());
+                dict.insert(format!("{attn}.bias"), mask.clone());
                 dict.insert(format!("{attn}.masked_bias"), value.clone());
             }
             same(&dict);
@@ -384,11 +380,8 @@ fn weights_that_do_not_fit_are_refused_with_all_differences() {
     // configuration would need terabytes.
     let huge = json!({ "n_layer": 3, "n_embd": 1 << 20, "vocab_size": 1 << 30 });
     let said = Folder::of("gpt2").config(huge).refused();
-    assert_eq!(
-        said.lines().filter(|line| line.starts_with("  missing: transformer.h.2.")).count(),
-        12
-    );
-    assert_eq!(said.lines().filter(|line| line.starts_with("  shape of ")).count(), 28);
+    let count = |start: &str| said.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!((count("  missing: transformer.h.2."), count("  shape of ")), (12, 28));
     // Not transposed, as nanoGPT has them.
     let model = Gpt::<f32>::from_pretrained(fixture("gpt2")).unwrap();
     let mut nanogpt = Checkpoint::new();
@@ -489,10 +482,8 @@ fn saved_models_are_loaded_unchanged_and_hold_the_tensors_of_transformers() {
         wide.save_pretrained(folder.path()).unwrap();
         let text = fs::read_to_string(folder.path().join("config.json")).unwrap();
         assert!(text.contains("\"dtype\": \"float64\""), "{text}");
-        same_dict(
-            &Gpt::<f64>::from_pretrained(folder.path()).unwrap().state_dict(),
-            &wide.state_dict(),
-        );
+        let again = Gpt::<f64>::from_pretrained(folder.path()).unwrap();
+        same_dict(&again.state_dict(), &wide.state_dict());
         let narrow = Gpt::<f32>::from_pretrained(folder.path()).unwrap();
         same_dict(&narrow.state_dict(), &model.state_dict());
     }
@@ -620,10 +611,8 @@ fn what_transformers_do_not_have_is_not_written() {
     });
     let said = model.unwrap().save_pretrained(&path).unwrap_err().to_string();
     assert!(said.contains("the parameters are not those of the configuration"), "{said}");
-    assert!(
-        said.contains("unexpected: transformer.h.1.attn.q_proj.weight") && !path.exists(),
-        "{said}"
-    );
+    let unexpected = "unexpected: transformer.h.1.attn.q_proj.weight";
+    assert!(said.contains(unexpected) && !path.exists(), "{said}");
 }
 
 #[test]

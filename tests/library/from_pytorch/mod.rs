@@ -56,12 +56,6 @@ impl Shown for Shape {
     }
 }
 
-impl Shown for String {
-    fn text(&self) -> String {
-        self.clone()
-    }
-}
-
 macro_rules! by_display {
     ($($t:ty)+) => {$(
         impl Shown for $t {
@@ -72,7 +66,7 @@ macro_rules! by_display {
     )+};
 }
 
-by_display!(bool usize i64);
+by_display!(bool usize i64 String);
 
 impl<X: Shown + ?Sized> Shown for &X {
     fn text(&self) -> String {
@@ -151,11 +145,9 @@ fn parts(source: &str) -> Vec<Part> {
         if let Part::Lines { rust, .. } = part {
             let used = rust.iter().rposition(|line| !line.is_empty()).map_or(0, |i| i + 1);
             rust.truncate(used);
-            let indent = rust
-                .iter()
-                .filter(|line| !line.is_empty())
-                .map(|line| line.len() - line.trim_start().len());
-            let indent = indent.min().unwrap_or(0);
+            let indents = rust.iter().filter(|line| !line.is_empty());
+            let indents = indents.map(|line| line.len() - line.trim_start().len());
+            let indent = indents.min().unwrap_or(0);
             for line in rust {
                 line.drain(..indent.min(line.len()));
             }
@@ -210,12 +202,8 @@ fn page(parts: &[Part], printed: &[String]) -> String {
     for part in parts {
         match part {
             Part::Text(text) => {
-                write!(
-                    page,
-                    "\n{}\n",
-                    text.replacen("# ", "## ", usize::from(text.starts_with("# ")))
-                )
-                .unwrap();
+                let text = text.replacen("# ", "## ", usize::from(text.starts_with("# ")));
+                write!(page, "\n{text}\n").unwrap();
                 in_table = false;
             }
             Part::Lines { python, rust, .. } if python.len() > 1 => {
