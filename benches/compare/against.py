@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 
 import conditions
 from commits import FOLDER, CommitError, driver_of, kept, resolve, working_tree
@@ -78,12 +79,7 @@ def row(case, commits, machine, joined, least, averages, date):
     now, base = joined["now"], joined["base"]
     found = interval([b / a for a, b in zip(now.times, base.times)])
     apart = difference(case, now.numbers, base.numbers)
-    ratio = dict(
-        median=found.median,
-        low=found.low,
-        high=found.high,
-        coverage=found.coverage,
-        turns=found.turns,
+    ratio = asdict(found) | dict(
         least=least,
         verdict=found.verdict(least),
         # NaN is a difference; JSON has none.

@@ -40,11 +40,8 @@ def many(n, name):
 
 def sentence(date, commit, machine, average):
     """The conditions in a line."""
-    clock = [f"governor {machine['governor']}" if machine["governor"] else "governor not readable"]
-    if machine["turbo"] is not None:
-        clock.append(f"turbo {'on' if machine['turbo'] else 'off'}")
-    else:
-        clock.append("turbo not readable")
+    turbo = {True: "on", False: "off", None: "not readable"}[machine["turbo"]]
+    clock = [f"governor {machine['governor'] or 'not readable'}", f"turbo {turbo}"]
     parts = [date, commit, machine["cpu"], machine["level"] or "unknown level"]
     parts += [f"{many(machine['threads'], 'thread')} on {many(machine['cores'], 'core')}", f"load average {average:.2f}", *clock]
     return ", ".join(parts)
