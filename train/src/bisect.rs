@@ -50,6 +50,8 @@ impl FromStr for Condition {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        const ALL: &str =
+            "loss>X, gradients>X, weight:NAME>X, gradient:NAME>X, dead:NAME, nonfinite";
         let (what, limit) = text.split_once('>').map_or((text, None), |(a, b)| (a, Some(b)));
         let (what, name) = what.split_once(':').map_or((what, None), |(a, b)| (a, Some(b)));
         let quantity = match (what, name, limit) {
@@ -59,13 +61,7 @@ impl FromStr for Condition {
             ("gradient", Some(_), Some(_)) => Quantity::Gradient,
             ("dead", Some(_), None) => Quantity::Dead,
             ("nonfinite", None, None) => Quantity::NonFinite,
-            _ => {
-                return Err(
-                    "not one of loss>X, gradients>X, weight:NAME>X, gradient:NAME>X, dead:NAME, \
-                            nonfinite"
-                        .into(),
-                );
-            }
+            _ => return Err(format!("not one of {ALL}")),
         };
         let limit = limit.map_or(Ok(0.0), at_least_0)?;
         Ok(Condition { quantity, name: name.unwrap_or_default().into(), limit })

@@ -108,24 +108,18 @@ fn same_weights(a: &StateDict, b: &StateDict, step: u64) -> bool {
         let elements = |x: &Tensor| x.cast::<f64>().to_vec();
         let all = Deviation::of(a.shape().to_vec(), &elements(a), &elements(b));
         if let Some((index, x, y)) = &all.first {
+            let (n, distance) = (a.numel(), ulps(*x, *y));
+            let (differ, x, y) = (n - all.counts[0], *x as f32, *y as f32);
             differing.push(format!(
-                "{name}: {} of {} elements, first {index:?}, {:e} and {:e}, {} ULP",
-                a.numel() - all.counts[0],
-                a.numel(),
-                *x as f32,
-                *y as f32,
-                ulps(*x, *y)
+                "{name}: {differ} of {n} elements, first {index:?}, {x:e} and {y:e}, {distance} ULP"
             ));
         }
     }
     match &differing[..] {
         [] => say!("The weights before step {step} have the same bits"),
         [first, rest @ ..] => {
-            say!(
-                "The weights before step {step} differ in {} of {} parameters",
-                differing.len(),
-                a.len()
-            );
+            let (n, all) = (differing.len(), a.len());
+            say!("The weights before step {step} differ in {n} of {all} parameters");
             say!("    {first}");
             rest.iter().take(4).for_each(|line| say!("    {line}"));
         }
@@ -161,12 +155,10 @@ pub fn beside_f64(replay: &Replay<'_>, path: &PathBuf) -> Result<()> {
 fn named(d: &Deviation) -> String {
     let what = d.input.map_or(String::new(), |input| format!(", gradient of its {input}"));
     let (index, x, y) = d.first.clone().unwrap_or_default();
+    let Deviation { operation, module, lane, shape, .. } = d;
+    let module = if module.is_empty() { "the model" } else { module };
     format!(
-        "{}{what}, in {} (shard {}), element {index:?} of {:?}: {x:e} and {y:e}, {} ULP",
-        d.operation,
-        if d.module.is_empty() { "the model" } else { &d.module },
-        d.lane,
-        d.shape,
+        "{operation}{what}, in {module} (shard {lane}), element {index:?} of {shape:?}: {x:e} and {y:e}, {} ULP",
         ulps(x, y)
     )
 }

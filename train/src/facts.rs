@@ -21,48 +21,28 @@ pub fn processes(session: &Session<'_>) -> String {
 /// The text, the model and the steps of a run, each with its name.
 pub fn facts(session: &Session<'_>) -> Vec<(&'static str, String)> {
     let Session { run, text, corpus, .. } = *session;
-    let r = &run.recipe;
+    let r @ Recipe { layers, heads, tokenizer, .. } = &run.recipe;
     let count = |n: usize| grouped(n as u64);
     let documents = match text.documents.len() {
         1 => String::new(),
         n => format!("{} documents, ", count(n)),
     };
+    let (name, held_out) = (text.source.name(), corpus.held_out().len());
+    let all = count(corpus.train().len() + held_out);
+    let [different, held_out] = [run.tokenizer.vocab_size(), held_out].map(count);
+    let text = format!(
+        "{name}: {documents}{all} tokens of {different} different ones ({tokenizer}), of which the last {held_out} are held out"
+    );
+    let [width, context, parameters] = [r.width, r.context, run.model.num_parameters()].map(count);
+    let model = format!(
+        "{layers} layers, {heads} heads, {width} wide, context {context}: {parameters} parameters"
+    );
     let parts = r.parts();
-    let mut facts = vec![
-        (
-            "text",
-            format!(
-                "{}: {documents}{} tokens of {} different ones ({}), of which the last {} are held out",
-                text.source.name(),
-                count(corpus.train().len() + corpus.held_out().len()),
-                count(run.tokenizer.vocab_size()),
-                r.tokenizer,
-                count(corpus.held_out().len())
-            ),
-        ),
-        (
-            "model",
-            format!(
-                "{} layers, {} heads, {} wide, context {}: {} parameters{}{parts}",
-                r.layers,
-                r.heads,
-                count(r.width),
-                count(r.context),
-                count(run.model.num_parameters()),
-                if parts.is_empty() { "" } else { "; " }
-            ),
-        ),
-        (
-            "step",
-            format!(
-                "{} of {} tokens in {}; {}",
-                number(r.batch, "sequence", "sequences"),
-                count(r.context),
-                number(r.number_of_shards(), "shard", "shards"),
-                schedule(session)
-            ),
-        ),
-    ];
+    let model = if parts.is_empty() { model } else { format!("{model}; {parts}") };
+    let sequences = number(r.batch, "sequence", "sequences");
+    let shards = number(r.number_of_shards(), "shard", "shards");
+    let step = format!("{sequences} of {context} tokens in {shards}; {}", schedule(session));
+    let mut facts = vec![("text", text), ("model", model), ("step", step)];
     if let Some(origin) = &run.history.init_from {
         let step = grouped(origin.step);
         facts.push(("weights", format!("begun with those of {} after step {step}", origin.run)));

@@ -123,12 +123,9 @@ fn note_if_overfitted(log: &Log, folder: &Folder) {
     if let (Some(best), Some(last)) = (best, during.last())
         && best.step != last.step
     {
+        let (at, lowest, end, loss) = (best.step, best.val_loss, last.step, last.val_loss);
         say!(
-            "On a part of the held-out text it was lowest after step {}: {:.4}; after step {} it was {:.4}.",
-            best.step,
-            best.val_loss,
-            last.step,
-            last.val_loss
+            "On a part of the held-out text it was lowest after step {at}: {lowest:.4}; after step {end} it was {loss:.4}."
         );
         if best.step > 0 && folder.best().exists() {
             say!("That model is in {}: sample --checkpoint best.", folder.best().display());

@@ -82,12 +82,8 @@ pub fn grid(args: &Grid, line: &[OsString], ranks: &Ranks) -> Result<()> {
         let point @ Point { name, .. } = &points[index];
         let result = match silently(|| run(point)) {
             Ok(done) => {
-                let time = duration(done.seconds);
-                note!(
-                    "{name}: held-out loss {:.4} after {} steps in {time}",
-                    done.val_loss,
-                    done.steps
-                );
+                let (time, Done { val_loss, steps, .. }) = (duration(done.seconds), &done);
+                note!("{name}: held-out loss {val_loss:.4} after {steps} steps in {time}");
                 Ok(done)
             }
             Err(stop) if stop.is_signal() => {
@@ -285,14 +281,12 @@ fn report(points: &[Point], outcomes: &[Outcome], root: &Path) -> Result<()> {
         let name = &points[*index].name;
         match result {
             Ok(done) => {
-                let mark = if done.val_loss == best { " *" } else { "" };
-                let (time, params) = (duration(done.seconds), done.params);
-                say!("{name:<width$}  {:>13.4}   {params:>10}   {time}{mark}", done.val_loss);
+                let &Done { params, steps, seconds, val_loss, .. } = done;
+                let mark = if val_loss == best { " *" } else { "" };
+                let time = duration(seconds);
+                say!("{name:<width$}  {val_loss:>13.4}   {params:>10}   {time}{mark}");
                 let bits = done.bits_per_byte().unwrap_or(f64::NAN);
-                csv += &format!(
-                    "\"{name}\",{},{bits},{},{params},{},\n",
-                    done.val_loss, done.steps, done.seconds
-                );
+                csv += &format!("\"{name}\",{val_loss},{bits},{steps},{params},{seconds},\n");
             }
             Err(why) => {
                 say!("{name:<width$}  failed: {}", why.lines().next().unwrap_or_default());

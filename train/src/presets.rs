@@ -158,16 +158,8 @@ impl Recipe {
     /// The recipe with the parts of a configuration.
     pub fn with_parts(self, parts: GptConfig) -> Recipe {
         let GptConfig { attention, pattern, key_heads, qk_norm, norm, mlp, positions, .. } = parts;
-        Recipe {
-            attention,
-            pattern: Pattern(pattern),
-            key_heads,
-            qk_norm,
-            norm,
-            mlp,
-            positions,
-            ..self
-        }
+        let pattern = Pattern(pattern);
+        Recipe { attention, pattern, key_heads, qk_norm, norm, mlp, positions, ..self }
     }
 }
 

@@ -36,12 +36,9 @@ impl Progress {
         let (loss, ms) = (self.loss.add(step.loss), self.ms.add(step.ms));
         let speed = HumanCount((self.tokens / ms * 1e3) as u64);
         let left = duration((last - step.step) as f64 * ms / 1e3);
-        let text = format!(
-            "step {:>w$}/{}  loss {loss:.3}  {speed} tokens/s  {left} left",
-            step.step,
-            last,
-            w = last.to_string().len(),
-        );
+        let (n, width) = (step.step, last.to_string().len());
+        let text =
+            format!("step {n:>width$}/{last}  loss {loss:.3}  {speed} tokens/s  {left} left");
         match &self.bar {
             Some(bar) => {
                 bar.set_length(last);

@@ -8,6 +8,7 @@ use crate::stop::{OrFailed, Result};
 use crate::watch::{Parts, Watch};
 use crate::xray;
 use clap::Args;
+use retrograd::nn::training;
 use retrograd::prelude::*;
 
 /// Compute a step of a run again, from the nearest checkpoint that was kept, and compare its bits with the log
@@ -103,14 +104,11 @@ fn step(past: &Past, replay: &mut Replay<'_>, args: &ReplayStep) -> Result<()> {
         true => "the bits of the log",
         false => "no step of the log",
     };
+    let training::Step { number, loss, grad_norm, lr, .. } = step;
+    let (taken, from) = (replay.taken, replay.from.unwrap_or(0));
     say!(
-        "Step {}: loss {}, gradient norm {}, learning rate {}: {bits}. Computed {} steps from the checkpoint of step {}.",
-        step.number,
-        step.loss,
-        step.grad_norm,
-        step.lr,
-        replay.taken,
-        replay.from.unwrap_or(0)
+        "Step {number}: loss {loss}, gradient norm {grad_norm}, learning rate {lr}: {bits}. Computed {taken} steps from the \
+         checkpoint of step {from}."
     );
     Ok(())
 }

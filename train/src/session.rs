@@ -208,13 +208,8 @@ impl<'a> Session<'a> {
 
     /// Where the run stopped, and how to continue it.
     pub fn stopped(&self, folder: &Folder) -> String {
-        format!(
-            "Stopped after step {} of {}, saved in {}. To resume:\n    {}",
-            self.step(),
-            self.last,
-            folder.name(),
-            resume(folder)
-        )
+        let (step, last, name, resume) = (self.step(), self.last, folder.name(), resume(folder));
+        format!("Stopped after step {step} of {last}, saved in {name}. To resume:\n    {resume}")
     }
 
     /// What is said of the run if the program ends at once; nothing on ranks other than 0.

@@ -1,6 +1,6 @@
 //! The choice of a tokenizer.
 
-use crate::stop::{Result, Stop, failed, usage};
+use crate::stop::{Result, failed, usage};
 use crate::text::HELD_OUT;
 use retrograd::nn::text::{Documents, SEPARATOR, TextError, Tokenizer};
 use std::fmt;
@@ -62,27 +62,25 @@ impl TokenizerKind {
             TokenizerKind::Bpe(n) => {
                 let (train, _) = documents.hold_out(HELD_OUT);
                 let special: &[&str] = if separated { &[SEPARATOR] } else { &[] };
-                Tokenizer::train_bpe(train.texts(), *n, special).map_err(stop)
+                Tokenizer::train_bpe(train.texts(), *n, special).or_else(stop)
             }
             TokenizerKind::File(path) => match Tokenizer::load(path) {
                 Err(e @ TextError::Read(..)) => {
                     failed(format!("{e} (a tokenizer is char, byte, bpe:N, or such a file)"))
                 }
-                loaded => loaded.map_err(stop),
+                loaded => loaded.or_else(stop),
             },
         }
     }
 }
 
 /// The error of a tokenizer as the end of the program; a missing feature with the command that has it.
-fn stop(e: TextError) -> Stop {
-    let needs_feature = matches!(e, TextError::NeedsFeature { .. });
-    let result: Result<()> = match e {
-        e if needs_feature => usage(format!("{e}{}", with_feature())),
+fn stop<T>(e: TextError) -> Result<T> {
+    match e {
+        TextError::NeedsFeature { .. } => usage(format!("{e}{}", with_feature())),
         TextError::Tokenizer(why) => usage(why),
         e => failed(e),
-    };
-    result.expect_err("all of them are errors")
+    }
 }
 
 /// How to build the program with the feature for BPE.

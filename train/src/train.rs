@@ -59,10 +59,8 @@ pub fn train(args: &Train, quiet: bool, ranks: &Ranks) -> Result<()> {
     let mut new = args.new.clone();
     new.preset = new.preset.or(chosen);
     if let Some(preset) = chosen.filter(|_| !quiet) {
-        note!(
-            "size     --preset {}, chosen by the time and the speed of this machine",
-            preset.name()
-        );
+        let name = preset.name();
+        note!("size     --preset {name}, chosen by the time and the speed of this machine");
     }
     let (pages, preset) = (&args.pages, new.preset);
     let job = Job { flags: &args.run, quiet, pages, preset, out: args.out.as_deref() };

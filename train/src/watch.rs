@@ -102,9 +102,7 @@ impl<'a> Watch<'a> {
         }
         let finite = |x: f64| Some(x).filter(|x| x.is_finite());
         let updates = change.iter().zip(&weight).map(|(c, w)| finite((c / w).sqrt())).collect();
-        Norms {
-            grad_norms: gradient.into_iter().map(|sum: f64| finite(sum.sqrt())).collect(),
-            updates,
-        }
+        let grad_norms = gradient.into_iter().map(|sum: f64| finite(sum.sqrt())).collect();
+        Norms { grad_norms, updates }
     }
 }

@@ -57,12 +57,8 @@ pub fn arena(args: &Arena, ranks: &Ranks) -> Result<()> {
     let steps = args.steps.unwrap_or(if args.quick { 120 } else { 1200 });
     let budget = Budget { steps, batch: 32, width: 64, seed: args.seed };
     let text = Text::new(&crate::tales::tales(1, 400_000));
-    note!(
-        "{} variants, {} tasks, {steps} steps of {} sequences each\n",
-        kinds.len(),
-        Task::ALL.len(),
-        budget.batch
-    );
+    let (variants, tasks, batch) = (kinds.len(), Task::ALL.len(), budget.batch);
+    note!("{variants} variants, {tasks} tasks, {steps} steps of {batch} sequences each\n");
     let start = Instant::now();
     let scores = train_all(kinds, &text, budget, ranks);
     if !ranks.is_first() {
@@ -75,11 +71,8 @@ pub fn arena(args: &Arena, ranks: &Ranks) -> Result<()> {
         let path = args.out.join(name);
         fs::write(&path, contents).or_failed(format!("cannot write {}", path.display()))?;
     }
-    say!(
-        "\n{:.0} s. The table is in {}, as table.md and table.csv",
-        start.elapsed().as_secs_f64(),
-        args.out.display()
-    );
+    let (seconds, out) = (start.elapsed().as_secs_f64(), args.out.display());
+    say!("\n{seconds:.0} s. The table is in {out}, as table.md and table.csv");
     match failed {
         0 => Ok(()),
         n => stop::failed(format!("{n} runs failed, see the table")),

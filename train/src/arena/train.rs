@@ -41,15 +41,9 @@ pub struct Score {
 /// If the run diverges.
 pub fn run(kind: AttentionKind, task: Task, text: &Text, budget: Budget) -> Result<Score, String> {
     let Budget { steps, batch, width, seed } = budget;
-    let config = GptConfig {
-        vocab: task.vocab(text),
-        context: task.context(),
-        layers: 2,
-        heads: 4,
-        width,
-        bias: false,
-        ..GptConfig::default()
-    };
+    let (vocab, context) = (task.vocab(text), task.context());
+    let (layers, heads, bias) = (2, 4, false);
+    let config = GptConfig { vocab, context, layers, heads, width, bias, ..GptConfig::default() };
     let config = config.with_attention(kind);
     let model = Gpt::new(config, &mut Rng::new(seed)).expect("a valid configuration");
     let lr = 2e-3;
@@ -73,13 +67,8 @@ pub fn run(kind: AttentionKind, task: Task, text: &Text, budget: Budget) -> Resu
     if !loss.is_finite() {
         return Err(format!("the held-out loss is {loss}"));
     }
-    Ok(Score {
-        accuracy,
-        loss,
-        parameters: model.num_parameters(),
-        ms,
-        cache: cache(&model, task, text),
-    })
+    let (parameters, cache) = (model.num_parameters(), cache(&model, task, text));
+    Ok(Score { accuracy, loss, parameters, ms, cache })
 }
 
 /// Accuracy and loss on sequences that are equal for all variants, and not trained on.
