@@ -215,13 +215,11 @@ impl<'a, T: Real> Model<'a, T> {
     fn summary(&self, output: &Var<T>, used: &BTreeSet<usize>) -> Summary {
         let called = self.called();
         let (uses, costs) = self.uses(used);
-        let costs: Vec<(usize, u64)> = costs
-            .iter()
-            .map(|c| {
-                let around = || self.around(c.operation, &uses, &called);
-                (c.module.unwrap_or_else(around), c.flops)
-            })
-            .collect();
+        let cost = |c: Cost| {
+            let around = || self.around(c.operation, &uses, &called);
+            (c.module.unwrap_or_else(around), c.flops)
+        };
+        let costs: Vec<(usize, u64)> = costs.into_iter().map(cost).collect();
         let mut rows = self.rows();
         for (i, row) in rows.iter_mut().enumerate() {
             let inside = costs.iter().filter(|(m, _)| is_inside(&self.modules[*m].path, &row.path));
@@ -265,11 +263,8 @@ impl<'a, T: Real> Model<'a, T> {
             let own = ids(path);
             let around = |row: &&SummaryRow| is_inside(path, &row.path);
             let depth = rows.iter().filter(around).count();
-            let before: BTreeSet<Id> = rows
-                .iter()
-                .filter(|row| !around(row))
-                .flat_map(|row| ids(&row.path).into_keys())
-                .collect();
+            let others = rows.iter().filter(|row| !around(row));
+            let before: BTreeSet<Id> = others.flat_map(|row| ids(&row.path).into_keys()).collect();
             rows.push(SummaryRow {
                 path: path.clone(),
                 type_name: short_type(module.type_name),

@@ -100,10 +100,8 @@ impl RunPage {
         }
         let (events, hidden) = self.events_json();
         if hidden > 0 {
-            left_out.push(format!(
-                "{} events in the middle of the run are left out.",
-                grouped(hidden as u64)
-            ));
+            let hidden = grouped(hidden as u64);
+            left_out.push(format!("{hidden} events in the middle of the run are left out."));
         }
         let levels = self.baselines.map(|b| {
             json!({ "uniform": short(b.uniform), "unigram": short(b.unigram), "bigram": short(b.bigram) })
@@ -160,12 +158,8 @@ impl RunPage {
     /// Calls `f` with what verdicts are about.
     fn curves<R>(&self, f: impl FnOnce(&Curves) -> R) -> R {
         let of = |series: &Envelope<1>| -> Vec<(u64, f64)> {
-            series
-                .points()
-                .iter()
-                .map(|p| (p.step(), p.mean(0)))
-                .filter(|p| p.1.is_finite())
-                .collect()
+            let points = series.points().iter().map(|p| (p.step(), p.mean(0)));
+            points.filter(|p| p.1.is_finite()).collect()
         };
         let (mut held_out, smoothed) = (of(&self.evaluations), of(&self.smoothed));
         if self.evaluations.is_reduced() {
@@ -196,13 +190,8 @@ impl RunPage {
     fn recipe_json(&self) -> Value {
         let base = self.base.as_ref();
         let of_base = |name: &str| {
-            let fields = &base?.1;
-            Some(
-                fields
-                    .iter()
-                    .find(|(n, _)| n == name)
-                    .map_or(Value::Null, |(_, v)| json!(cut(v, TEXT))),
-            )
+            let field = base?.1.iter().find(|(n, _)| n == name);
+            Some(field.map_or(Value::Null, |(_, value)| json!(cut(value, TEXT))))
         };
         let row = |(name, value): &(String, String)| {
             json!([cut(name, 80), cut(value, TEXT), of_base(name)])
@@ -243,15 +232,12 @@ impl RunPage {
         let with_weights: Vec<usize> =
             spread(shown.len(), size.weights / largest).into_iter().map(|i| shown[i]).collect();
         let mut left_out = Vec::new();
-        if with_weights.len() < shown.len() {
-            left_out.push(format!(
-                "Attention weights are shown of {} of {} looks.",
-                with_weights.len(),
-                shown.len()
-            ));
+        let (some, n, count) = (with_weights.len(), shown.len(), self.looks.count());
+        if some < n {
+            left_out.push(format!("Attention weights are shown of {some} of {n} looks."));
         }
-        if shown.len() < self.looks.count() {
-            left_out.push(format!("{} of {} looks are shown.", shown.len(), self.looks.count()));
+        if n < count {
+            left_out.push(format!("{n} of {count} looks are shown."));
         }
         let looks = shown.iter().map(|&i| {
             let look = &all[i];

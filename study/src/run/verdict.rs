@@ -56,11 +56,8 @@ impl Curves<'_> {
         }
         all.extend(self.against_counts());
         if let Some(share) = self.clipped.filter(|&share| share > 0.5) {
-            all.push(Verdict {
-                tone: "plain",
-                text: format!("{:.0} % of the last steps were clipped.", 100.0 * share),
-                rule: CLIPPED,
-            });
+            let text = format!("{:.0} % of the last steps were clipped.", 100.0 * share);
+            all.push(Verdict { tone: "plain", text, rule: CLIPPED });
         }
         all
     }

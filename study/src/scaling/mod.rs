@@ -54,13 +54,9 @@ use simulation::Simulation;
 pub fn predict(recording: &RegionTree, rules: Rules) -> Prediction {
     require(rules.cores > 0, "predict", ErrorKind::Value, || "needs at least 1 core, got 0".into())
         .or_panic();
-    require(
-        rules.overhead >= 0.0 && rules.overhead.is_finite(),
-        "predict",
-        ErrorKind::Value,
-        || format!("the overhead must be finite and at least 0, got {}", rules.overhead),
-    )
-    .or_panic();
+    let is_valid = rules.overhead >= 0.0 && rules.overhead.is_finite();
+    let why = || format!("the overhead must be finite and at least 0, got {}", rules.overhead);
+    require(is_valid, "predict", ErrorKind::Value, why).or_panic();
     let work = recording.seconds();
     let mut simulation = Simulation::new(rules);
     simulation.run(&recording.task);
