@@ -44,29 +44,19 @@ impl Shown for Var {
     }
 }
 
-impl Shown for f32 {
-    fn text(&self) -> String {
-        format!("{self:.4}")
-    }
-}
-
-impl Shown for Shape {
-    fn text(&self) -> String {
-        format!("{self:?}")
-    }
-}
-
-macro_rules! by_display {
-    ($($t:ty)+) => {$(
+macro_rules! by_format {
+    ($format:literal: $($t:ty)+) => {$(
         impl Shown for $t {
             fn text(&self) -> String {
-                self.to_string()
+                format!($format, self)
             }
         }
     )+};
 }
 
-by_display!(bool usize i64 String);
+by_format!("{:.4}": f32);
+by_format!("{:?}": Shape);
+by_format!("{}": bool usize i64 String);
 
 impl<X: Shown + ?Sized> Shown for &X {
     fn text(&self) -> String {
