@@ -11,6 +11,7 @@ use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Shape, Tensor, with_threads};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 /// The names of all checks.
 pub const CHECKS: [&str; 16] = [
@@ -85,6 +86,12 @@ fn operands<T: Typed>(row: &Row, case: &Case) -> Vec<Tensor<T>> {
     (row.shapes)(case).iter().enumerate().map(operand).collect()
 }
 
+/// The cotangent of a case, which is drawn once.
+fn cotangent<T: Typed>(case: &Case) -> impl Fn(&Shape) -> Tensor<T> + Sync {
+    let drawn = OnceLock::new();
+    move |shape| drawn.get_or_init(|| case.cotangent(shape)).clone()
+}
+
 /// Runs forward and backward. The inputs whose bits are set are tracked.
 fn outcome<T: Typed>(
     row: &Row,
@@ -136,12 +143,11 @@ fn same_bits<T: Typed>(
         return fail(check, format!("{what}: shapes {:?} and {:?}", a.shape(), b.shape()));
     }
     done.elements += a.numel() as u64;
-    match bits(a).iter().zip(bits(b)).position(|(a, b)| *a != b) {
+    let (a, b) = (a.contiguous(), b.contiguous());
+    let mut pairs = a.as_slice().iter().zip(b.as_slice()).enumerate();
+    match pairs.find(|(_, (a, b))| a.to_f64().to_bits() != b.to_f64().to_bits()) {
         None => Ok(()),
-        Some(i) => {
-            let (a, b) = (a.to_vec()[i], b.to_vec()[i]);
-            fail(check, format!("{what}: {a:?} and {b:?} at flat index {i}"))
-        }
+        Some((i, (a, b))) => fail(check, format!("{what}: {a:?} and {b:?} at flat index {i}")),
     }
 }
 
@@ -257,7 +263,7 @@ fn record(row: &Row, case: &Case, done: &mut Done) -> Verdict {
 /// Values and gradients do not depend on the layouts of inputs and cotangents.
 fn moved_elements<T: Typed>(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     let x = operands::<T>(row, case);
-    let plain = |shape: &Shape| case.cotangent::<T>(shape);
+    let plain = cotangent::<T>(case);
     let base = outcome(row, case, &x, ALL, &plain, "layouts")?;
 
     count(done, "layouts");
@@ -284,7 +290,7 @@ fn moved_elements<T: Typed>(row: &Row, case: &Case, done: &mut Done) -> Verdict 
 fn tracking<T: Typed>(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     let x = operands::<T>(row, case);
     let before: Vec<Vec<u64>> = x.iter().map(bits).collect();
-    let cotangent = |shape: &Shape| case.cotangent::<T>(shape);
+    let cotangent = cotangent::<T>(case);
     let base = outcome(row, case, &x, ALL, &cotangent, "subsets")?;
     count(done, "subsets");
     for tracked in 1..(1 << x.len()) - 1 {
@@ -319,7 +325,7 @@ fn aliases(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     let domain = if row.domain.len() > 1 { Domain::Positive } else { row.domain[0] };
     let x = Tensor::from_vec(case.values(domain, 0, &shapes[0]), shapes[0]);
     let copies = vec![x.clone(); shapes.len()];
-    let cotangent = |shape: &Shape| case.cotangent::<f64>(shape);
+    let cotangent = cotangent::<f64>(case);
     let apart = outcome(row, case, &copies, ALL, &cotangent, "aliases")?;
     let shared = Var::leaf(x);
     let y = (row.f64)(&vec![shared.clone(); shapes.len()], case);
@@ -333,7 +339,7 @@ fn aliases(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     // Terms may cancel, within the operation too, so the bound depends on the largest number.
     let seen: Vec<&Tensor<f64>> =
         apart.grads.iter().flatten().chain([&apart.value, shared.value()]).collect();
-    let allowed = rounding(f64::EPSILON, &seen);
+    let allowed = f64::EPSILON * rounding(&seen);
     for (i, got) in got.to_vec().into_iter().enumerate() {
         let sum: f64 = parts.iter().map(|g| g[i]).sum();
         if (got - sum).abs() > allowed {
@@ -347,18 +353,21 @@ fn aliases(row: &Row, case: &Case, done: &mut Done) -> Verdict {
 /// results agree with `f64`.
 fn levels(row: &Row, case: &Case, done: &mut Done, check: &'static str) -> Verdict {
     let (x, x64) = (operands::<f32>(row, case), operands::<f64>(row, case));
-    let exact =
-        outcome(row, case, &x64, ALL, &|shape: &Shape| case.cotangent::<f64>(shape), check)?;
+    let (v, v64) = (cotangent(case), cotangent(case));
+    let exact = outcome(row, case, &x64, ALL, &v64, check)?;
+    let seen: Vec<&Tensor<f64>> =
+        exact.grads.iter().flatten().chain([&exact.value]).chain(&x64).collect();
+    let bound = rounding(&seen);
     let mut vectors: Option<(Outcome<f32>, Outcome<f64>)> = None;
     for level in Level::available() {
         count(done, check);
         let (y, y64) = with_level(level, || {
-            let y = outcome(row, case, &x, ALL, &|s: &Shape| case.cotangent(s), check);
-            (y, outcome(row, case, &x64, ALL, &|s: &Shape| case.cotangent(s), check))
+            let y = outcome(row, case, &x, ALL, &v, check);
+            (y, outcome(row, case, &x64, ALL, &v64, check))
         });
         let (y, y64) = (y?, y64?);
-        near(&y, &exact, &x64, "f32", done)?;
-        near(&y64, &exact, &x64, check, done)?;
+        near(&y, &exact, bound, "f32", done)?;
+        near(&y64, &exact, bound, check, done)?;
         if !level.is_fused() {
             continue;
         }
@@ -373,33 +382,32 @@ fn levels(row: &Row, case: &Case, done: &mut Done, check: &'static str) -> Verdi
     Ok(())
 }
 
-/// A bound on rounding errors: `γ·M`, where `M` is the largest magnitude among inputs, output and
-/// gradients (at least 1), and `γ = 16 u (1 + √n)` for `n` elements, whose errors add up like a random
-/// walk; `u` is half of epsilon.
-fn rounding(epsilon: f64, all: &[&Tensor<f64>]) -> f64 {
-    let size = |t: &&Tensor<f64>| t.to_vec().into_iter().fold(0.0f64, |m, x| m.max(x.abs()));
+/// A bound on rounding errors, in epsilons: `γ·M`, where `M` is the largest magnitude among inputs, output and
+/// gradients (at least 1), and `γ = 8 (1 + √n)` for `n` elements, whose errors add up like a random walk.
+fn rounding(all: &[&Tensor<f64>]) -> f64 {
+    let size =
+        |t: &&Tensor<f64>| t.contiguous().as_slice().iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let largest = all.iter().map(size).fold(1.0, f64::max);
     let n = all.iter().map(|t| t.numel()).max().unwrap_or(1);
-    epsilon / 2.0 * 16.0 * (1.0 + (n as f64).sqrt()) * largest
+    8.0 * (1.0 + (n as f64).sqrt()) * largest
 }
 
 /// Rounding errors of `T`, see [`rounding`].
 fn near<T: Typed>(
     y: &Outcome<T>,
     exact: &Outcome<f64>,
-    x: &[Tensor<f64>],
+    bound: f64,
     check: &'static str,
     done: &mut Done,
 ) -> Verdict {
     count(done, check);
-    let of_exact = exact.grads.iter().flatten().chain([&exact.value]);
-    let all: Vec<&Tensor<f64>> = of_exact.chain(x).collect();
-    let allowed = rounding(T::EPSILON.to_f64(), &all);
+    let allowed = T::EPSILON.to_f64() * bound;
     let got = y.grads.iter().flatten().chain([&y.value]);
     let pairs = got.zip(exact.grads.iter().flatten().chain([&exact.value]));
     for (k, (got, exact)) in pairs.enumerate() {
         done.elements += got.numel() as u64;
-        for (i, (got, exact)) in got.to_vec().into_iter().zip(exact.to_vec()).enumerate() {
+        let (got, exact) = (got.contiguous(), exact.contiguous());
+        for (i, (got, &exact)) in got.as_slice().iter().zip(exact.as_slice()).enumerate() {
             let error = (got.to_f64() - exact).abs();
             if !allowed.is_finite() || got.to_f64() == exact {
                 continue;
@@ -499,7 +507,7 @@ pub fn check_threads(row: &Row, done: &mut Done) -> Verdict {
         levels(row, case, done, "large")?;
         let x = operands::<f32>(row, case);
         let moved: Vec<_> = x.iter().map(|x| lay(x, Kind::Mixed, case.seed)).collect();
-        let cotangent = |s: &Shape| case.cotangent(s);
+        let cotangent = cotangent(case);
         let base = outcome(row, case, &x, ALL, &cotangent, "large")?;
         same(&base, &outcome(row, case, &moved, ALL, &cotangent, "large")?, "large", done)?;
     }
@@ -512,12 +520,11 @@ fn threads_agree<T: Typed>(
     check: &'static str,
     done: &mut Done,
 ) -> Verdict {
-    let run = |case: &Case| {
-        let x = operands::<T>(row, case);
-        outcome(row, case, &x, ALL, &|s: &Shape| case.cotangent(s), check)
-    };
+    let drawn: Vec<_> =
+        cases.iter().map(|case| (case, operands::<T>(row, case), cotangent(case))).collect();
     let all = |threads| -> Result<Vec<_>, Failure> {
-        with_threads(threads, || cases.iter().map(run).collect())
+        let all = drawn.iter().map(|(case, x, v)| outcome(row, case, x, ALL, v, check));
+        with_threads(threads, || all.collect())
     };
     let one = all(1)?;
     for threads in [2, 4] {

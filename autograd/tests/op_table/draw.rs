@@ -1,6 +1,6 @@
 //! Random test cases: shapes, values, layouts and arguments.
 
-use crate::layouts::{Kind, indices};
+use crate::layouts::Kind;
 use proptest::prelude::*;
 use retrograd_autograd::Var;
 use retrograd_tensor::indexing::{AxisIndex, StepBy, ToAxisIndex};
@@ -462,7 +462,7 @@ fn cases_are_functions_of_their_seed() {
     for domain in [Domain::Plain, Domain::Distinct, Domain::Off(&[0.0])] {
         let values = case.values(domain, 0, &shape);
         assert_eq!(values, case.values(domain, 0, &shape));
-        assert_eq!(values.len(), indices(&shape).len());
+        assert_eq!(values.len(), 6);
     }
     let (a, b) = (case.values(Domain::Rival, 0, &shape), case.values(Domain::Rival, 1, &shape));
     let mut all = [a, b].concat();

@@ -84,23 +84,16 @@ impl Kind {
     }
 }
 
-/// All indices of a shape, in row-major order.
-pub fn indices(shape: &Shape) -> Vec<Vec<usize>> {
-    let mut out = vec![vec![]];
-    for &d in shape.iter() {
-        out = out.iter().flat_map(|i| (0..d).map(|k| [&i[..], &[k]].concat())).collect();
-    }
-    out
-}
-
 /// The same elements in another layout; gaps hold NaN.
 pub fn lay<T: Real>(x: &Tensor<T>, kind: Kind, seed: u64) -> Tensor<T> {
     let layout = kind.layout(x.shape(), seed);
-    let at: Vec<usize> =
-        indices(x.shape()).iter().map(|i| layout.position("lay", i).unwrap()).collect();
-    let mut storage = vec![T::NAN; at.iter().max().map_or(0, |m| m + 1)];
+    let mut at = vec![layout.offset() as isize];
+    for (&d, &stride) in layout.shape().iter().zip(layout.strides()) {
+        at = at.iter().flat_map(|&p| (0..d as isize).map(move |k| p + k * stride)).collect();
+    }
+    let mut storage = vec![T::NAN; at.iter().max().map_or(0, |&m| m as usize + 1)];
     for (at, x) in at.into_iter().zip(x.to_vec()) {
-        storage[at] = x;
+        storage[at as usize] = x;
     }
     Tensor::from_vec(storage.clone(), [storage.len()]).as_strided(&layout)
 }
