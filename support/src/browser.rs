@@ -178,7 +178,9 @@ fn executable() -> Option<PathBuf> {
         return Some(path.into());
     }
     let folders = std::env::var_os("PATH")?;
-    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    // The first one has no windows, and takes half of the time of the others.
+    let shell = "chromium-headless-shell";
+    let names = [shell, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     let paths = std::env::split_paths(&folders).flat_map(|f| names.map(|name| f.join(name)));
     paths.into_iter().find(|path| path.is_file())
 }
