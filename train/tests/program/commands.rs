@@ -31,6 +31,16 @@ fn alone_it_says_what_it_can_do_and_help_fits_one_screen() {
 }
 
 #[test]
+fn variables_for_threads_have_no_influence() {
+    let place = Place::new();
+    for (folder, threads) in [("a", "1"), ("b", "0"), ("c", "abc"), ("d", "1000")] {
+        let line = format!("{TINY} --quiet --no-page --out {folder} --steps 2");
+        place.run_with("RAYON_NUM_THREADS", threads, &line).ok();
+        assert!(place.checkpoint(folder) == place.checkpoint("a"), "{threads}");
+    }
+}
+
+#[test]
 fn pages_of_a_step_and_of_the_attention_of_a_saved_run() {
     let place = Place::new();
     place.ok(&format!("{TINY} --quiet --steps 4 --eval-every 2 --xray 2"));

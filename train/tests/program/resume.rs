@@ -4,6 +4,8 @@
 
 use crate::program::{FAILED, Place, TINY, setting, wait_until};
 use retrograd::prelude::Rng;
+use retrograd::tensor::settings::level;
+use retrograd::tensor::simd::Level;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
@@ -81,7 +83,7 @@ fn a_run_killed_at_random_times_resumes_bit_for_bit() {
     let clock = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     println!("random seed {clock}");
     let mut rng = Rng::new(clock);
-    let kills = setting("RETROGRAD_KILLS", 5);
+    let (kills, is_fused) = (setting("RETROGRAD_KILLS", 5), level().is_fused());
     let (mut done, mut runs, mut during_save) = (0, 0, 0);
     while done < kills {
         let place = Place::new();
@@ -116,7 +118,10 @@ fn a_run_killed_at_random_times_resumes_bit_for_bit() {
             done += 1;
             line = RESUME.to_string();
         }
-        place.ok(&format!("{RESUME} --threads 3"));
+        // Another level, with the same bits.
+        let level = Level::available().into_iter().find(|level| level.is_fused() == is_fused);
+        let level = level.unwrap_or(Level::Scalar).name();
+        place.run_with("RETROGRAD_SIMD", level, &format!("{RESUME} --threads 3")).ok();
         assert_same(&remains(&place, FOLDER));
         assert_eq!(temporary(), 0);
         runs += 1;
