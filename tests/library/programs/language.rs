@@ -19,8 +19,8 @@ pub struct Program {
     pub steps: Vec<Step>,
 }
 
-/// How a program is run: by a path of attention, with some steps recomputed in the backward pass,
-/// with operands `x + noise · u · (x + 1)` for `u` from -2 to 2, and with a gradient that is wrong by a thousandth at an
+/// How a program is run: by a path of attention, with some steps recomputed in the backward pass, with operands and
+/// gradients `x + noise · u · (x + 1)` for `u` from -2 to 2, and with a gradient that is wrong by a thousandth at an
 /// operation, path, level, number of threads, or where steps are recomputed ("again").
 #[derive(Clone, Default)]
 pub struct How {
@@ -117,17 +117,20 @@ impl Program {
     fn extend<T: Real>(&self, y: &mut Vec<Var<T>>, x: &[Var<T>], how: &How, steps: Range<usize>) {
         for at in steps {
             let (op, of, _) = &self.steps[at];
+            let (seed, noise) = (self.seed, T::from_f64(how.noise));
+            let moved = move |x: &Var<T>, stream| {
+                let noise = Var::constant(numbers(seed, stream, x.shape()).mul_scalar(noise));
+                x.mul(&noise.add_scalar(T::ONE)).add(&noise)
+            };
             let operand = |(&i, stream): (&isize, u64)| {
                 let x = if i < 0 { &x[!i as usize] } else { &y[i as usize] };
-                if how.noise == 0.0 {
-                    return x.clone();
-                }
-                let noise = numbers::<T>(self.seed, stream, x.shape());
-                let noise = Var::constant(noise.mul_scalar(T::from_f64(how.noise)));
-                x.mul(&noise.add_scalar(T::ONE)).add(&noise)
+                if how.noise == 0.0 { x.clone() } else { moved(x, stream) }
             };
             let of: Vec<Var<T>> = of.iter().zip(5000 + 9 * at as u64..).map(operand).collect();
             let mut result = self.apply(at, &of.iter().collect::<Vec<_>>(), how.path);
+            if how.noise != 0.0 {
+                result = result.map_gradient(move |g| moved(g, 9000 + at as u64));
+            }
             let path = if op == "attention" { format!("{:?}", how.path) } else { String::new() };
             let again = if how.again.contains(&at) { "again" } else { "" };
             let here = [op, level().name(), &threads().to_string(), &path, again];
