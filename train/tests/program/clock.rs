@@ -5,7 +5,7 @@ use crate::program::{Place, TINY, USAGE, kill, wait_until};
 use serde_json::Value;
 
 /// The minutes of the runs, as seconds.
-const LIMIT: f64 = 3.0;
+const LIMIT: f64 = 6.0;
 
 /// The steps that a run has taken and those of its recipe, and the seconds that it has used.
 fn taken(place: &Place, folder: &str) -> (u64, u64, f64) {
@@ -19,7 +19,7 @@ fn taken(place: &Place, folder: &str) -> (u64, u64, f64) {
 #[test]
 fn a_run_by_the_clock_ends_in_time_with_a_low_learning_rate_and_resumes_with_its_clock() {
     let place = Place::new();
-    let train = format!("{TINY} --minutes 0.05 --out run --eval-every 50 --no-page --tokens 1");
+    let train = format!("{TINY} --minutes 0.1 --out run --eval-every 50 --no-page --tokens 1");
     let log = place.path("run/log.jsonl");
     let lines = || std::fs::read_to_string(&log).map_or(0, |log| log.lines().count());
     let interrupted = |line: &str, after: usize| {
@@ -29,18 +29,18 @@ fn a_run_by_the_clock_ends_in_time_with_a_low_learning_rate_and_resumes_with_its
         assert_eq!(child.wait().unwrap().code(), Some(130));
         taken(&place, "run")
     };
-    let (_, _, first) = interrupted(&train, 60);
+    let (_, _, first) = interrupted(&train, 30);
     let (step, all, used) = interrupted("resume --out run --no-page", lines() + 2);
     assert!(step < all && first < used && used < LIMIT, "{step} of {all} steps, {first} {used} s");
 
-    place.run("resume --out run --no-page --tokens 1").says("of 3.0 s were used").ok();
+    place.run("resume --out run --no-page --tokens 1").says("of 6.0 s were used").ok();
     let (last, all, now) = taken(&place, "run");
     assert!(last == all && last > step && now > used && now < LIMIT + 2.0, "{last} {all} {now}");
     let lr = |line: &Value| line["lr"].as_f64();
     let rates: Vec<f64> = place.log("run").iter().filter_map(lr).collect();
     assert_eq!(rates.len() as u64, last);
     let peak = rates.iter().copied().fold(0.0, f64::max);
-    assert!(peak > 2.9e-3 && rates[rates.len() - 1] < 0.25 * peak, "{peak} {rates:?}");
+    assert!(peak > 2.5e-3 && rates[rates.len() - 1] < 0.25 * peak, "{peak} {rates:?}");
     // The clock has ended; more steps are counted.
     place.run("resume --out run --no-page --tokens 1").says("finished: all").ok();
     let more = format!("resume --out run --no-page --tokens 1 --steps {}", last + 5);
