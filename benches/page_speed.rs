@@ -1,5 +1,5 @@
 //! How fast the page of a recorded step is, or, if `RETROGRAD_WEB_PAGE` names it, the page that contains the engine.
-//! `cargo bench -p retrograd-benches --bench page_speed`.
+//! `cargo bench -p retrograd-benches --features pages --bench page_speed`.
 
 use retrograd::prelude::*;
 use retrograd::study::XRay;

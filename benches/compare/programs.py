@@ -12,7 +12,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
 PEERS = ROOT / "benches" / "peers"
 TORCH = [os.environ.get("PYTHON", sys.executable), str(PEERS / "torch" / "driver.py")]
 # Builds retrograd's program, benches/driver.rs.
-DRIVER = ["cargo", "bench", "--package", "retrograd-benches", "--bench", "driver", "--no-run"]
+DRIVER = ["cargo", "bench", "--package", "retrograd-benches", "--features", "peers", "--bench", "driver", "--no-run"]
 
 
 def ours():

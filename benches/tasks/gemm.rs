@@ -1,14 +1,17 @@
 //! Matrix multiplication, by retrograd and by other crates.
 
+#[cfg(feature = "peers")]
 mod peers;
 
-use super::{Work, data, digest, numbers, operand, timed};
+#[cfg(feature = "peers")]
+use super::data;
+use super::{Work, digest, numbers, operand, timed};
 
 /// `gemm FORM M K N`: a product `[m, k] · [k, n]`, where the form says which operands are
 /// transposed views (`nn`, `nt` as in a linear layer's forward pass, `tn` as in the gradient of
 /// its weight, `tt`). `gemm FORM M K N A B` is the same with row strides `A` and `B` of the stored
 /// operands. `gemm@matrixmultiply`, `gemm@gemm-avx2`, `gemm@gemm-avx512` and `gemm@gemmkit` are the same
-/// with other crates, and `bmm FORM B M K N` is a batch of `B` products.
+/// with other crates (if there is the feature `peers`), and `bmm FORM B M K N` is a batch of `B` products.
 pub fn work(words: &[&str]) -> Option<Work> {
     let (op, form, sizes) = match words {
         [op, form, sizes @ ..] => (*op, *form, sizes),
@@ -46,6 +49,7 @@ pub fn work(words: &[&str]) -> Option<Work> {
                 timed(move || x.matmul(&y), digest)
             })
         }
+        #[cfg(feature = "peers")]
         _ => {
             let product = peers::named(op.strip_prefix("gemm@")?)?;
             Work::new(flops, bytes, move || {
@@ -59,5 +63,7 @@ pub fn work(words: &[&str]) -> Option<Work> {
                 })
             })
         }
+        #[cfg(not(feature = "peers"))]
+        _ => None,
     }
 }

@@ -1,7 +1,12 @@
 //! Prints the SIMD levels that this CPU supports, the lowest first, one per line.
 
+use retrograd_tensor::{compiled, simd::Level};
+use std::hint::black_box;
+
 fn main() {
-    for level in retrograd_tensor::simd::Level::available() {
+    // This program contains all kernels: `.ci/disassembly` reads them.
+    black_box(compiled::operations as fn());
+    for level in Level::available() {
         println!("{level}");
     }
 }
