@@ -197,6 +197,19 @@ fn evenly_spread_checkpoints_and_the_best_one_are_kept() {
     place.fails("sample one --out run --checkpoint 20", USAGE, &said);
     let said = ["unexpected argument '--checkpoint'"];
     place.fails("resume --out run --checkpoint best", USAGE, &said);
+    // A damaged checkpoint, and the kept one that is the same file.
+    let last = place.checkpoint("run");
+    place.write("run/checkpoint.safetensors", &last[..last.len() / 2]);
+    let said = [
+        "cannot load: run/checkpoint.safetensors",
+        "note: run/checkpoint-160.safetensors is whole",
+    ];
+    place.fails("resume --out run", FAILED, &said);
+    fs::remove_file(place.path("run/checkpoint.safetensors")).unwrap();
+    let kept = fs::read(place.path("run/checkpoint-160.safetensors")).unwrap();
+    place.write("run/checkpoint.safetensors", kept);
+    place.ok("resume --out run --eval-every 20 --keep-size 2MB");
+    assert!(place.checkpoint("run") == last, "the run ends with the same bytes");
     // Private files remain private when the run goes on, and so do copies of them.
     #[cfg(unix)]
     {
