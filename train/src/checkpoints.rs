@@ -1,7 +1,9 @@
 //! Which checkpoints of a run are kept, and which one is loaded.
 
 use crate::folder::Folder;
+use crate::output::note;
 use crate::stop::{OrFailed, Result, usage};
+use retrograd::nn::checkpoint::Checkpoint;
 use retrograd::nn::replacing::{create_like, temporary_path};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -69,6 +71,19 @@ impl Folder {
             entries.into_iter().flatten().flatten().filter_map(step).collect();
         steps.sort_unstable();
         steps
+    }
+
+    /// Prints which of the checkpoints that were kept is the last one that loads, after another one did not.
+    pub fn note_whole(&self) {
+        let whole = |&step: &u64| Checkpoint::load(self.kept(step)).is_ok();
+        if let Some(step) = self.kept_steps().into_iter().rev().find(whole) {
+            let kept = self.kept(step);
+            note!(
+                "note: {} is whole: --checkpoint {step} names it, and resume goes on from it if it is copied to {}",
+                kept.display(),
+                self.checkpoint().display()
+            );
+        }
     }
 
     /// Copies the checkpoint as the best one.

@@ -171,6 +171,7 @@ impl Folder {
 
     /// The error for a folder with a log but no checkpoint.
     fn log_alone(&self) -> String {
+        self.note_whole();
         format!(
             "{} has a log but no checkpoint, so its run cannot be resumed; name another folder, or \
              remove {}",

@@ -34,7 +34,9 @@ impl Run {
                 "--tokenizer is for weights of another program: a run has its own tokenizer",
             );
         }
-        Run::load_model(&Folder::earlier(folder)?.checkpoint_of(*checkpoint)?)
+        let folder = Folder::earlier(folder)?;
+        let path = folder.checkpoint_of(*checkpoint)?;
+        Run::load_model(&path).inspect_err(|_| folder.note_whole())
     }
 }
 

@@ -60,13 +60,7 @@ pub fn earlier(
     if ranks.is_first() {
         folder.lock()?;
     }
-    let (mut run, file) = Run::load(&folder.checkpoint()).inspect_err(|_| {
-        let whole = |&step: &u64| Run::load(&folder.kept(step)).is_ok();
-        if let Some(step) = folder.kept_steps().into_iter().rev().find(whole) {
-            let kept = folder.kept(step);
-            note!("note: {} is whole: the run goes on from it if it is copied to checkpoint.safetensors", kept.display());
-        }
-    })?;
+    let (mut run, file) = Run::load(&folder.checkpoint()).inspect_err(|_| folder.note_whole())?;
     let (before, now) = (run.history.arithmetic.clone(), run.recipe.arithmetic());
     if !before.is_empty() && before != now {
         note!(

@@ -205,7 +205,9 @@ fn evenly_spread_checkpoints_and_the_best_one_are_kept() {
         "note: run/checkpoint-160.safetensors is whole",
     ];
     place.fails("resume --out run", FAILED, &said);
+    place.fails("sample one --out run", FAILED, &said);
     fs::remove_file(place.path("run/checkpoint.safetensors")).unwrap();
+    place.fails("resume --out run", FAILED, &["has a log but no checkpoint", said[1]]);
     let kept = fs::read(place.path("run/checkpoint-160.safetensors")).unwrap();
     place.write("run/checkpoint.safetensors", kept);
     place.ok("resume --out run --eval-every 20 --keep-size 2MB");
