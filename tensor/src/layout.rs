@@ -291,7 +291,7 @@ impl Layout {
     /// assert!(t.reshape([6].into()).is_none()); // requires a copy
     /// ```
     pub fn reshape(&self, shape: Shape) -> Option<Layout> {
-        debug_assert_eq!(self.shape.numel(), shape.numel());
+        assert_eq!(self.shape.numel(), shape.numel());
         if self.shape.numel() == 0 {
             return Some(Layout { offset: self.offset, ..Layout::contiguous(shape) });
         }
