@@ -476,7 +476,7 @@ pub fn low_contrasts(browser: &mut Browser) -> Vec<String> {
 /// stay empty.
 pub fn check_page(path: &Path) {
     let pictures = std::env::var_os("RETROGRAD_SCREENSHOTS").is_some();
-    check_views(path, if pictures { &VIEWS } else { &[VIEWS[0], VIEWS[5]] });
+    check_views(path, if pictures { &VIEWS } else { &[VIEWS[0], VIEWS[3], VIEWS[4]] });
 }
 
 /// [`check_page`] of a page that is not in a file, and has this name.

@@ -85,5 +85,5 @@ fn variants_of_all_kinds_pass_the_test() {
     }
     let path = folder.path().join("variants.html");
     explorer.page.write(&path).unwrap();
-    check_views(&path, &[VIEWS[5]]);
+    check_views(&path, &[VIEWS[0], VIEWS[5]]);
 }

@@ -90,12 +90,12 @@ fn the_gallery_passes_its_tests() {
     let bytes: u64 = pages.iter().map(|page| page.metadata().unwrap().len()).sum();
     assert!(pages.len() >= 7 && bytes < 1_500_000, "{} pages, {bytes} bytes", pages.len());
     let kit = concat!(include_str!("../../assets/kit.js"), include_str!("../../assets/search.js"));
-    for (i, page) in pages.into_iter().enumerate() {
+    for page in pages {
         // docs/pictures.py makes them again.
         let html = std::fs::read_to_string(&page).unwrap();
         let mut lines = kit.lines().filter(|line| !line.trim_start().starts_with("//"));
         assert!(lines.all(|line| html.contains(line)), "{} has an old kit", page.display());
-        check_views(&page, &[VIEWS[i % 2 * 5]]);
+        check_views(&page, &[VIEWS[0], VIEWS[5]]);
     }
 }
 
@@ -534,7 +534,7 @@ fn no_damage_leaves_a_blank_page() {
         let mut data = whole.clone();
         data.as_object_mut().unwrap().remove(key);
         cases.push((format!("{key} is missing"), data));
-        for other in [json!(7), json!([null])] {
+        for other in [json!(null), json!(7), json!("x"), json!([null]), json!({})] {
             let mut data = whole.clone();
             data[key] = other.clone();
             cases.push((format!("{key} is {other}"), data));
@@ -544,7 +544,7 @@ fn no_damage_leaves_a_blank_page() {
                   /nodes/1/module /nodes/1/elements/0/parts/0/0 /events/4/node /events/0/value \
                   /values/0/count /values/0/full /values/1/norm /made/version";
     for place in places.split(' ') {
-        for other in [json!(99), json!(null), json!("x")] {
+        for other in [json!(0), json!(99), json!(null), json!("x")] {
             let mut data = whole.clone();
             *data.pointer_mut(place).unwrap_or_else(|| panic!("no {place}")) = other.clone();
             cases.push((format!("{place} is {other}"), data));
