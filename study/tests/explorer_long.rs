@@ -35,12 +35,7 @@ fn long_texts_need_no_matrix_of_all_weights() {
     println!("512 tokens: {:.2} MB", html.len() as f64 / 1e6);
     assert!(html.len() <= 2_000_000, "{}", html.len());
     assert!(html.contains("\"left_out\":[\"queries and keys"), "what is left out is said");
-}
-
-#[test]
-#[ignore = "takes 20 s: .ci/long slow"]
-fn a_page_of_four_thousand_tokens_has_six_megabytes() {
-    let html = page(6, 6, 4096);
+    let html = page(6, 6, length);
     println!("4096 tokens: {:.2} MB", html.len() as f64 / 1e6);
     assert!(html.len() <= 6_000_000, "{}", html.len());
 }
