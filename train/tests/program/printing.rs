@@ -111,7 +111,7 @@ fn too_little_memory_for_the_program_is_an_error_at_the_start() {
     let cases = [
         (30_000, COMMANDS[0].0),
         (30_000, COMMANDS[1].0),
-        (30_000, "train --preset tiny"),
+        (20_000, "train --preset tiny"),
         (60_000, "train --preset tiny"),
         (90_000, "train --preset tiny"),
         (200_000, "train --preset tiny --threads 64"),
