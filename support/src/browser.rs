@@ -26,10 +26,11 @@ const SCRIPT: &str = r#"
     rm -rf "$profile"
 "#;
 
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 12] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    "--in-process-gpu",
     "--hide-scrollbars",
     "--no-first-run",
     "--disable-background-networking",
