@@ -115,24 +115,23 @@ fn ranks_that_differ_are_refused() {
     let place = Place::new();
     let command = place.command("");
     let program = command.get_program();
-    let two = |first: &[&str], second: &[&str]| {
-        let mut command = mpiexec(&place, &["-n", "1"]);
-        command.arg(program).args(first).args([":", "-n", "1"]).arg(program).args(second);
+    let two = |options: [&str; 2], flags: [&str; 2]| {
+        let mut command = mpiexec(&place, &[]);
+        for i in 0..2 {
+            let rank = command.args(&[":"][..i]).args(options[i].split(' '));
+            rank.arg(program).args(flags[i].split(' '));
+        }
         Ended::of(command.spawn().unwrap())
     };
-    let same = ["train", "--preset", "tiny", "--steps", "3", "--shards", "2", "--out", "run"];
-    let mut other = same;
-    other[4] = "4";
-    two(&same, &other).failed(USAGE, &["rank 1 differs from rank 0 in flags", "\"4\""]);
+    let same = "train --preset tiny --steps 3 --shards 2 --out run";
+    let other = same.replace("--steps 3", "--steps 4");
+    let said = ["rank 1 differs from rank 0 in flags", "\"4\""];
+    two(["-n 1"; 2], [same, &other]).failed(USAGE, &said);
     assert!(!place.exists("run"));
 
     // Other bits: multiply-adds that are not fused.
-    let mut command = mpiexec(&place, &["-n", "1"]);
-    command.arg(program).args(same).args([":", "-n", "1", "env", "RETROGRAD_SIMD=scalar"]);
-    Ended::of(command.arg(program).args(same).spawn().unwrap()).failed(
-        USAGE,
-        &["rank 1 differs from rank 0 in arithmetic", "rank 1: separate multiplications"],
-    );
+    let said = ["rank 1 differs from rank 0 in arithmetic", "rank 1: separate multiplications"];
+    two(["-n 1", "-n 1 env RETROGRAD_SIMD=scalar"], [same; 2]).failed(USAGE, &said);
     assert!(!place.exists("run"));
 
     // Another text under the same name.
@@ -140,11 +139,9 @@ fn ranks_that_differ_are_refused() {
         fs::create_dir(place.path(folder)).unwrap();
         place.write(&format!("{folder}/text"), text);
     }
-    let flags = ["train", "--preset", "tiny", "--steps", "3", "--shards", "2", "--data", "text"];
-    let mut command = mpiexec(&place, &["-wdir"]);
-    command.arg(place.path("a")).args(["-n", "1"]).arg(program).args(flags);
-    command.args([":", "-wdir"]).arg(place.path("b")).args(["-n", "1"]).arg(program).args(flags);
-    Ended::of(command.spawn().unwrap()).failed(USAGE, &["rank 1 differs from rank 0 in text"]);
+    let flags = "train --preset tiny --steps 3 --shards 2 --data text";
+    let said = ["rank 1 differs from rank 0 in text"];
+    two(["-n 1 -wdir a", "-n 1 -wdir b"], [flags; 2]).failed(USAGE, &said);
 }
 
 #[test]
