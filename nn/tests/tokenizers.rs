@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use retrograd_nn::checkpoint::Checkpoint;
-use retrograd_nn::text::{Corpus, DecodeStream, Documents, SEPARATOR, TextError, Tokenizer};
+use retrograd_nn::text::{
+    Corpus, DecodeStream, Documents, Encoding, SEPARATOR, TextError, Tokenizer,
+};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -47,6 +49,92 @@ fn encodes_and_decodes_as_in_python() {
             // Token by token it is the same text.
             let parts = rest_of(tokenizer.decode_stream(), &ids);
             assert_eq!(case["back"], parts, "{name}: {text:?}");
+        }
+    }
+}
+
+/// Tokenizers that divide a text at letters, or must not.
+fn divided_or_not() -> Vec<String> {
+    let llama = concat!(
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|",
+        r"\s*[\r\n]+|\s+(?!\S)|\s+",
+    );
+    let split = |pattern: &str| {
+        let pattern = json!({ "Regex": pattern });
+        json!({ "type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": false })
+    };
+    let byte_level = |add_prefix_space: bool, use_regex: bool| {
+        let mut part = json!({ "type": "ByteLevel", "trim_offsets": true });
+        part["add_prefix_space"] = add_prefix_space.into();
+        part["use_regex"] = use_regex.into();
+        part
+    };
+    let digits = json!({ "type": "Digits", "individual_digits": true });
+    let list = |parts: &[Value]| json!({ "type": "Sequence", "pretokenizers": parts });
+    let token = |text: &str, rstrip: bool| {
+        let mut token =
+            json!({ "id": 5, "content": text, "single_word": text == "end", "lstrip": true });
+        for (key, value) in [("rstrip", rstrip), ("normalized", false), ("special", true)] {
+            token[key] = value.into();
+        }
+        json!([token])
+    };
+    let nfc = json!({ "type": "NFC" });
+    let own: Value = serde_json::from_str(&trained(320).to_json()).unwrap();
+    let cases = [
+        ("/pre_tokenizer", byte_level(false, true)),
+        ("/pre_tokenizer", byte_level(true, true)),
+        ("/pre_tokenizer", byte_level(false, false)),
+        ("/pre_tokenizer", list(&[digits.clone(), byte_level(false, true)])),
+        ("/pre_tokenizer", list(&[split(llama), byte_level(false, false)])),
+        ("/pre_tokenizer", list(&[split(&llama.replace("{1,3}", "")), byte_level(false, false)])),
+        ("/pre_tokenizer", list(&[split("o w"), byte_level(false, false)])),
+        ("/pre_tokenizer", list(&[byte_level(false, false), split(llama)])),
+        ("/added_tokens", token("end", false)),
+        ("/added_tokens", token("end", true)),
+        ("/added_tokens", token("o w", false)),
+        ("/normalizer", nfc),
+        (
+            "/normalizer",
+            json!({ "type": "Replace", "pattern": { "String": "o w" }, "content": "" }),
+        ),
+        ("/post_processor", byte_level(true, true)),
+    ];
+    cases
+        .map(|(at, value)| {
+            let mut json = own.clone();
+            *json.pointer_mut(at).unwrap() = value;
+            json.to_string()
+        })
+        .to_vec()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn long_texts_have_the_tokens_of_the_library(
+        parts in prop::collection::vec("( |\n|\0|'|end|o|w|'re|1|9|é|e\u{301}|語|<){1,40}", 1..40),
+    ) {
+        let text = parts.concat();
+        let text = text.repeat(10_000 / text.len() + 1);
+        for json in divided_or_not() {
+            let library = tokenizers::Tokenizer::from_bytes(&json).unwrap();
+            let expected = library.encode(&*text, false).unwrap();
+            let tokenizer = Tokenizer::from_json(&json).unwrap();
+            let Encoding { tokens, bytes } = tokenizer.encode_with_bytes(&text).unwrap();
+            let ids: Vec<u32> = tokens.iter().map(|&id| id as u32).collect();
+            prop_assert!(ids == expected.get_ids(), "{json}");
+            let mut done = 0;
+            let of_token = expected.get_offsets().iter().map(|&(_, end)| {
+                let start = done;
+                done = end.max(start);
+                (done - start) as u32
+            });
+            let mut of_tokens: Vec<u32> = of_token.collect();
+            *of_tokens.last_mut().unwrap() += (text.len() - done) as u32;
+            prop_assert!(bytes == of_tokens, "{json}");
+            let decoded = library.decode(expected.get_ids(), false).unwrap();
+            prop_assert!(tokenizer.decode(&tokens) == decoded, "{json}");
         }
     }
 }

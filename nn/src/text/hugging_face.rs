@@ -6,9 +6,10 @@ use super::exported::byte_char;
 use super::file_checks::{self as checks, wrong};
 use serde_json::Value;
 use std::cell::Cell;
-use std::fmt;
+use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Once};
+use std::{fmt, iter, slice};
 use tokenizers::decoders::DecoderWrapper;
 use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::models::{ModelWrapper, TrainerWrapper};
@@ -18,6 +19,16 @@ use tokenizers::{AddedToken, Tokenizer};
 /// Tokens that end a text, in vocabularies that are in use.
 const ENDS: [&str; 4] = [SEPARATOR, "<|end_of_text|>", "<eos>", "</s>"];
 
+/// The bytes of a text that are encoded at a time, and tokens that are decoded, if [these are the same](is_divisible):
+/// the library holds up to 270 bytes for each.
+const PIECE: usize = 4096;
+
+/// The pattern of the pre-tokenizers of Qwen 2 and, with `\p{N}{1,3}`, of Llama 3.
+const LLAMA: &str = concat!(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|",
+    r"\s*[\r\n]+|\s+(?!\S)|\s+",
+);
+
 /// A tokenizer of Hugging Face's library: trained by
 /// [`Tokenizer::train_bpe`](super::Tokenizer::train_bpe), or from a `tokenizer.json`. Padding and
 /// truncation are switched off. Needs the feature `tokenizers`.
@@ -26,6 +37,8 @@ pub struct HuggingFace {
     tokenizer: Arc<Tokenizer>,
     json: Arc<str>,
     vocab_size: usize,
+    /// How much is encoded or decoded at a time.
+    piece: usize,
 }
 
 impl fmt::Debug for HuggingFace {
@@ -90,11 +103,13 @@ impl HuggingFace {
         if saved != json {
             tokenizer = read(&saved)?;
         }
-        checks::growth(&serde_json::from_str(&saved).map_err(wrong)?)?;
+        let value = serde_json::from_str(&saved).map_err(wrong)?;
+        checks::growth(&value)?;
+        let piece = if is_divisible(&value) { PIECE } else { usize::MAX };
         // Some invalid tables are noticed only when they are used.
         guarded(|| tokenizer.encode("A trial, naïve 語 12!\n", false).is_ok()).map_err(wrong)?;
         let vocab_size = tokenizer.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1);
-        Ok(HuggingFace { tokenizer: Arc::new(tokenizer), json: saved.into(), vocab_size })
+        Ok(HuggingFace { tokenizer: Arc::new(tokenizer), json: saved.into(), vocab_size, piece })
     }
 
     pub(super) fn json(&self) -> &str {
@@ -119,16 +134,21 @@ impl HuggingFace {
     }
 
     pub(super) fn encode(&self, text: &str) -> Result<Encoding, TextError> {
-        let encoding = guarded(|| self.tokenizer.encode(text, false))?.map_err(failed)?;
-        let tokens: Vec<i64> = encoding.get_ids().iter().map(|&id| i64::from(id)).collect();
-        // Parts of a character have its whole range; normalised text may lack some ranges. Here every
-        // byte belongs to one token, so that sums over a text are its length.
-        let mut done = 0;
-        let mut bytes: Vec<u32> = Vec::with_capacity(tokens.len());
-        for &(_, end) in encoding.get_offsets() {
-            let end = end.max(done);
-            bytes.push((end - done) as u32);
-            done = end;
+        let is_space = |byte: u8| byte == b' ' || byte.is_ascii_control();
+        let all = text.as_bytes();
+        let begins = |at: usize| all[at - 1].is_ascii_alphabetic() && is_space(all[at]);
+        let (mut tokens, mut bytes, mut done) = (vec![], vec![], 0);
+        for Range { start, end } in pieces(all.len(), self.piece, begins) {
+            let piece = &text[start..end];
+            let encoding = guarded(|| self.tokenizer.encode(piece, false))?.map_err(failed)?;
+            tokens.extend(encoding.get_ids().iter().map(|&id| i64::from(id)));
+            // Parts of a character have its whole range; normalised text may lack some ranges. Here every
+            // byte belongs to one token, so that sums over a text are its length.
+            for &(_, end) in encoding.get_offsets() {
+                let end = (start + end).max(done);
+                bytes.push((end - done) as u32);
+                done = end;
+            }
         }
         if let Some(last) = bytes.last_mut() {
             *last += (text.len() - done) as u32;
@@ -137,12 +157,21 @@ impl HuggingFace {
     }
 
     pub(super) fn decode(&self, tokens: &[i64]) -> String {
-        let ids: Vec<u32> = tokens.iter().map(|&token| token as u32).collect();
-        // Some decoders panic, without tokens or if a piece is shorter than what they strip.
-        match guarded(|| self.tokenizer.decode(&ids, false)) {
-            Ok(Ok(text)) => text,
-            _ => tokens.iter().filter_map(|&token| self.token(token)).collect(),
-        }
+        // Of bytes, a token that begins with an ASCII character continues no other character.
+        let begins = |at: usize| {
+            let token = self.token(tokens[at]);
+            token.is_some_and(|text| text.starts_with(|c: char| c.is_ascii_graphic()))
+        };
+        let decode = |piece: Range<usize>| {
+            let tokens = &tokens[piece];
+            let ids: Vec<u32> = tokens.iter().map(|&token| token as u32).collect();
+            // Some decoders panic, without tokens or if a piece is shorter than what they strip.
+            match guarded(|| self.tokenizer.decode(&ids, false)) {
+                Ok(Ok(text)) => text,
+                _ => tokens.iter().filter_map(|&token| self.token(token)).collect(),
+            }
+        };
+        pieces(tokens.len(), self.piece, begins).map(decode).collect()
     }
 
     /// The text of a token in the vocabulary. Some numbers may have none.
@@ -197,6 +226,52 @@ impl HuggingFace {
         let bytes = || token.chars().map(byte).collect::<Option<_>>();
         self.decoders().iter().any(is_level).then(|| bytes().unwrap_or_else(|| token.into()))
     }
+}
+
+/// Whether a text has the same tokens if it is divided between an ASCII letter and a space or control character: if the
+/// pre-tokenizer divides it there, and no other part depends on what is on the other side.
+fn is_divisible(json: &Value) -> bool {
+    let has_type = |part: &Value, name: &str| part["type"] == name;
+    let is_local = |part: &Value| {
+        has_type(part, "ByteLevel") && part["add_prefix_space"] == false || has_type(part, "Digits")
+    };
+    let divides = |part: &Value| {
+        let pattern = part["pattern"]["Regex"].as_str().unwrap_or_default();
+        let is_llama = pattern.replace("{1,3}", "") == LLAMA;
+        let takes_matches = part["behavior"] == "Isolated" && part["invert"] == false;
+        is_llama && takes_matches || is_local(part) && part["use_regex"] == true
+    };
+    let parts = |of: &'static str, list: &str| {
+        json[of][list].as_array().map_or(slice::from_ref(&json[of]), |list| list).iter()
+    };
+    let mut before = parts("pre_tokenizer", "pretokenizers").skip_while(|p| has_type(p, "Digits"));
+    // Where the first token is not as others.
+    let mut after = parts("post_processor", "processors");
+    let trims_first = |p: &Value| p["trim_offsets"] == true && p["add_prefix_space"] == true;
+    let whole = |token: &Value| {
+        let text = token["content"].as_str().unwrap_or_default();
+        token["rstrip"] == false && !text.contains(|c: char| c == ' ' || c.is_ascii_control())
+    };
+    (json["normalizer"].is_null() || has_type(&json["normalizer"], "NFC"))
+        && before.next().is_some_and(divides)
+        && before.all(is_local)
+        && !after.any(trims_first)
+        && has_type(&json["decoder"], "ByteLevel")
+        && json["added_tokens"].as_array().is_none_or(|tokens| tokens.iter().all(whole))
+}
+
+/// Ranges of at least so many positions, or of all: each begins at 0 or where `begins` holds.
+fn pieces(
+    len: usize,
+    least: usize,
+    begins: impl Fn(usize) -> bool,
+) -> impl Iterator<Item = Range<usize>> {
+    let mut next: Option<usize> = Some(0);
+    iter::from_fn(move || {
+        let start = next?;
+        next = (start.saturating_add(least)..len).find(|&at| begins(at));
+        Some(start..next.unwrap_or(len))
+    })
 }
 
 /// Calls the library. A panic in it is an error, and is not printed.
