@@ -43,8 +43,6 @@ static MEMORY: PeakAlloc = PeakAlloc;
 pub fn run((name, check, times): Target, data: &[u8]) {
     // Memory beside that: buffers, messages, the parser of the command line, caches of 800 KB of the library `tokenizers`.
     let constant = if ["gguf", "tokenizer"].contains(&name) { 4 << 20 } else { 1 << 20 };
-    // The library takes a word as a whole, however long it is, with 180 bytes for each of its bytes.
-    let times = if name == "text" && BPE.is_some() { 192 } else { times };
     let most = times * data.len() + constant;
     let peak = || {
         let before = MEMORY.current_usage();
@@ -188,12 +186,6 @@ fn tokenizer(data: &[u8]) {
     encoded(&tokenizer, "The naïve 語\u{301} 12!\n", false);
 }
 
-/// A tokenizer of the library `tokenizers`. Without the feature of that name there is none.
-static BPE: LazyLock<Option<Tokenizer>> = LazyLock::new(|| {
-    let json = include_str!("../../tests/fixtures/tokenizers/byte_level.json");
-    Tokenizer::from_json(json).ok()
-});
-
 fn text(data: &[u8]) {
     let printed = Printable(String::from_utf8_lossy(data)).to_string();
     assert!(printed.chars().all(|c| !c.is_control() || "\n\t".contains(c)));
@@ -202,6 +194,11 @@ fn text(data: &[u8]) {
     let bytes: Vec<i64> = data.iter().map(|&byte| byte.into()).collect();
     assert_eq!(Tokenizer::bytes().decode(&bytes), String::from_utf8_lossy(data));
     let Ok(documents) = read else { return };
+    // Without the feature `tokenizers` there is none.
+    static BPE: LazyLock<Option<Tokenizer>> = LazyLock::new(|| {
+        let json = include_str!("../../tests/fixtures/tokenizers/byte_level.json");
+        Tokenizer::from_json(json).ok()
+    });
     let own = [Tokenizer::chars(documents.texts()), Tokenizer::bytes()];
     for tokenizer in own.iter().chain(&*BPE) {
         documents.texts().for_each(|text| encoded(tokenizer, text, true));
