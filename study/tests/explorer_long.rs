@@ -20,6 +20,7 @@ fn page(layers: usize, heads: usize, length: usize) -> String {
 }
 
 #[test]
+#[ignore = "takes long: .ci/long pages"]
 fn long_texts_need_no_matrix_of_all_weights() {
     let length = 4096;
     let matrix = length * length * size_of::<f32>();

@@ -74,6 +74,7 @@ fn snapshots_and_variants_pass_the_test() {
 /// Variants of every kind: heads in several calls, learned keys, mixed heads, other normalisers, masks by
 /// head, and none.
 #[test]
+#[ignore = "takes long: .ci/long pages"]
 fn variants_of_all_kinds_pass_the_test() {
     let folder = tempfile::tempdir().unwrap();
     let mut explorer = AttentionExplorer::new("Variants").ablations(true);

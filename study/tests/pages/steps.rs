@@ -524,6 +524,7 @@ fn damaged_pages_say_so() {
 
 /// Each part of the data missing, or of another kind: the page says so, or shows the rest.
 #[test]
+#[ignore = "takes long: .ci/long pages"]
 fn no_damage_leaves_a_blank_page() {
     let Some(mut browser) = Browser::start() else { return };
     let html = diamond().page().html();

@@ -37,6 +37,7 @@ fn steps_are_recorded_as_pages_and_the_run_is_the_same() {
 
 /// All parts of the recipe `modern`, in a small model, whose gradients are also compared with central differences.
 #[test]
+#[ignore = "takes long: .ci/long pages"]
 fn pages_of_modern_models_pass_their_tests() {
     let place = Place::new();
     let model = "--preset modern --layers 2 --width 64 --context 16 --batch 2";
