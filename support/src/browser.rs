@@ -2,7 +2,7 @@
 //! (<https://chromedevtools.github.io/devtools-protocol>).
 //!
 //! It is found by the variable `CHROMIUM`, or in `PATH`. Where there is none, tests say so and pass, unless
-//! `RETROGRAD_NEEDS_BROWSER=1` demands it. `RETROGRAD_SCREENSHOTS` is a folder for pictures of tested pages.
+//! `RETROGRAD_NEEDS_BROWSER=1` demands it. `RETROGRAD_SCREENSHOTS` is a folder for pictures of tested pages, in all views.
 
 use crate::document::base64;
 use serde_json::{Value, json};
@@ -479,7 +479,10 @@ pub fn check_page(path: &Path) {
     let Some(mut browser) = Browser::start() else { return };
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let pictures = std::env::var_os("RETROGRAD_SCREENSHOTS").is_some();
-    let view = stem.bytes().map(usize::from).sum::<usize>() % VIEWS.len();
+    // FNV-1a.
+    let hash =
+        stem.bytes().fold(0u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let view = (hash >> 8) as usize % VIEWS.len();
     for &view in if pictures { &VIEWS[..] } else { &VIEWS[view..=view] } {
         browser.view(view);
         let result = browser.self_test(path);
