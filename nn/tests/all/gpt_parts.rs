@@ -52,6 +52,7 @@ const NOT_CACHED: [AttentionKind; 11] = [
 
 /// All checks of one configuration.
 fn check(name: &str, config: GptConfig) {
+    let single = Gpt::<f32>::new(config.clone(), &mut Rng::new(5)).unwrap();
     let model = model(config);
     let is_cached = !NOT_CACHED.contains(&model.config().attention);
     assert_eq!(model.is_cached(), is_cached, "{name}");
@@ -69,6 +70,9 @@ fn check(name: &str, config: GptConfig) {
     let bound = if is_renormalized { 1e-15 } else { 0.0 };
     assert!(difference <= bound, "{name} depends on later tokens: {difference}");
     assert!(differs(&whole, &logits(&model, &changed)) > 1e-6, "{name} ignores its input");
+    let [a, b] = [&x, &changed].map(|x| single.forward(x, &mut Pass::eval()).into_value().cast());
+    let difference = differs(&part(&a), &part(&b));
+    assert!(difference <= 1e9 * bound, "{name} depends on later tokens in f32: {difference}");
 
     // Any steps with a cache.
     for division in [&[CONTEXT][..], &[1; CONTEXT], &[5, 1, 4, 2], &[0, 4, 0, 8]] {

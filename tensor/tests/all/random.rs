@@ -213,6 +213,8 @@ fn samples_follow_their_distributions() {
     let within = mean(z.iter().map(|z| f64::from(z.abs() < 1.0)));
     assert!((within - 0.682_689_492_137).abs() < sigma(0.25));
 
+    let n = 10_000_000;
+    let sigma = |variance: f64| 5.0 * (variance / n as f64).sqrt();
     for p in [0.1, 0.5, 0.999] {
         let b = Tensor::bernoulli([n], p, &mut rng).to_vec();
         assert!((mean(b.iter().map(|&b| f64::from(b))) - p).abs() < sigma(p * (1.0 - p)));
