@@ -44,26 +44,15 @@ pub fn run((name, check, times): Target, data: &[u8]) {
     // Memory beside that: buffers, messages, the parser of the command line, caches of 800 KB of the library `tokenizers`.
     let constant = if ["gguf", "tokenizer"].contains(&name) { 4 << 20 } else { 1 << 20 };
     let most = times * data.len() + constant;
-    within(most, || check(data));
-    if name == "text" && BPE.is_some() {
-        // A part without a place to divide it is encoded as one, with up to 270 bytes for each byte.
-        let ends = |a: u8, b: u8| a.is_ascii_alphabetic() && (b == b' ' || b.is_ascii_control());
-        let longest = data.chunk_by(|&a, &b| !ends(a, b)).map(<[u8]>::len).max();
-        within(most + 270 * longest.unwrap_or(0), || bpe(data));
-    }
-}
-
-/// Runs a check, which may take so many bytes of memory.
-fn within(most: usize, check: impl Fn()) {
     let peak = || {
         let before = MEMORY.current_usage();
         MEMORY.reset_peak_usage();
-        check();
+        check(data);
         MEMORY.peak_usage().saturating_sub(before)
     };
     // In the first run tables are made that stay.
     let bytes = Some(peak()).filter(|&bytes| bytes <= most).unwrap_or_else(peak);
-    assert!(bytes <= most, "{bytes} bytes of memory, more than {most}");
+    assert!(bytes <= most, "{} bytes of input took {bytes}, more than {most}", data.len());
 }
 
 /// The input with a part of it repeated: what grows faster than the input shows.
@@ -197,12 +186,6 @@ fn tokenizer(data: &[u8]) {
     encoded(&tokenizer, "The naïve 語\u{301} 12!\n", false);
 }
 
-/// A tokenizer of the library `tokenizers`; none without the feature of that name.
-static BPE: LazyLock<Option<Tokenizer>> = LazyLock::new(|| {
-    let json = include_str!("../../tests/fixtures/tokenizers/byte_level.json");
-    Tokenizer::from_json(json).ok()
-});
-
 fn text(data: &[u8]) {
     let printed = Printable(String::from_utf8_lossy(data)).to_string();
     assert!(printed.chars().all(|c| !c.is_control() || "\n\t".contains(c)));
@@ -210,22 +193,18 @@ fn text(data: &[u8]) {
     assert_eq!(read.is_ok(), !data.is_empty() && str::from_utf8(data).is_ok());
     let bytes: Vec<i64> = data.iter().map(|&byte| byte.into()).collect();
     assert_eq!(Tokenizer::bytes().decode(&bytes), String::from_utf8_lossy(data));
-    if let Ok(documents) = read {
-        tokenized(&Tokenizer::chars(documents.texts()), &documents);
-        tokenized(&Tokenizer::bytes(), &documents);
+    let Ok(documents) = read else { return };
+    // Without the feature `tokenizers` there is none.
+    static BPE: LazyLock<Option<Tokenizer>> = LazyLock::new(|| {
+        let json = include_str!("../../tests/fixtures/tokenizers/byte_level.json");
+        Tokenizer::from_json(json).ok()
+    });
+    let own = [Tokenizer::chars(documents.texts()), Tokenizer::bytes()];
+    for tokenizer in own.iter().chain(&*BPE) {
+        documents.texts().for_each(|text| encoded(tokenizer, text, true));
+        let corpus = Corpus::new(&documents, 0.3, tokenizer).expect("all characters are known");
+        assert_eq!(corpus.lost_share(), 0.0);
     }
-}
-
-fn bpe(data: &[u8]) {
-    if let (Some(bpe), Ok(documents)) = (&*BPE, Documents::read(file(data))) {
-        tokenized(bpe, &documents);
-    }
-}
-
-fn tokenized(tokenizer: &Tokenizer, documents: &Documents) {
-    documents.texts().for_each(|text| encoded(tokenizer, text, true));
-    let corpus = Corpus::new(documents, 0.3, tokenizer).expect("all characters are known");
-    assert_eq!(corpus.lost_share(), 0.0);
 }
 
 /// `log.jsonl` and `looks.jsonl`, with a zero byte between them.

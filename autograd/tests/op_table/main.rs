@@ -30,7 +30,7 @@ use std::time::Instant;
 use table::{ROWS, Row, Second};
 
 /// The number of random cases per row, unless `PROPTEST_CASES` is set.
-const CASES: u32 = 24;
+const CASES: u32 = 48;
 
 /// As proptest's own, which does not read the environment in WebAssembly.
 fn config() -> Config {

@@ -19,8 +19,7 @@ fn taken(place: &Place, folder: &str) -> (u64, u64, f64) {
 #[test]
 fn a_run_by_the_clock_ends_in_time_with_a_low_learning_rate_and_resumes_with_its_clock() {
     let place = Place::new();
-    let train =
-        format!("{TINY} --minutes 0.1 --threads 1 --out run --eval-every 50 --no-page --tokens 1");
+    let train = format!("{TINY} --minutes 0.1 --out run --eval-every 50 --no-page --tokens 1");
     let log = place.path("run/log.jsonl");
     let lines = || std::fs::read_to_string(&log).map_or(0, |log| log.lines().count());
     let interrupted = |line: &str, after: usize| {
@@ -53,8 +52,7 @@ fn a_run_by_the_clock_ends_in_time_with_a_low_learning_rate_and_resumes_with_its
 fn the_size_follows_from_the_time_unless_it_is_given() {
     let place = Place::new();
     let run = |flags: &str| {
-        let ended =
-            place.run(&format!("train --minutes 0.02 --threads 1 --no-page --tokens 1 {flags}"));
+        let ended = place.run(&format!("train --minutes 0.02 --no-page --tokens 1 {flags}"));
         assert_eq!(ended.code, Some(0), "{ended:?}");
         ended.err
     };
